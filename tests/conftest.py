@@ -11,7 +11,10 @@ import pytest
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
+from penstock.server.compose import declare_services
 from support.generated import ENDLESS, examples
+
+declare_services()  # as a server or a command does first of all
 
 # The same examples in every run: a check that fails by chance says nothing about the change it judges. Endless runs
 # look elsewhere each time.

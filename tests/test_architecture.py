@@ -21,15 +21,26 @@ SOURCE = Path(penstock.__file__).parent
 # What a package may import besides itself and the shared vocabulary, which is every module at the top level.
 # "store.port" is that module alone; "store" is the whole package.
 MAY_IMPORT = {
-    "queues": {"store.changes"},
+    "queues": {"store.changes", "store.moving"},
     "store": {"metrics.histogram"},
     "metrics": set[str](),
-    "broker": {"metrics", "queues", "store.port", "store.changes"},
+    "broker": {"metrics", "queues", "store.port", "store.changes", "store.moving"},
     "cluster": {"metrics", "queues", "store.port", "store.changes", "store.leases", "broker", "wire"},
-    "monitoring": {"metrics", "queues", "store.changes", "broker"},
+    "monitoring": {"metrics", "queues", "store.changes", "store.moving", "broker"},
     "wire": {"metrics.histogram"},
     "auth": set[str](),
-    "services": {"metrics", "queues", "store.changes", "broker", "monitoring", "wire", "auth"},
+    "outgoing": {"client.http"},
+    "services": {
+        "metrics",
+        "queues",
+        "store.changes",
+        "store.moving",
+        "broker",
+        "monitoring",
+        "wire",
+        "auth",
+        "outgoing",
+    },
     "server": {
         "metrics",
         "queues",
@@ -39,6 +50,7 @@ MAY_IMPORT = {
         "cluster",
         "wire",
         "auth",
+        "outgoing",
         "services",
         "client",
         "testing.controlled_time",

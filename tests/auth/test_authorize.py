@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from penstock.auth import authorize as module
-from penstock.auth.authorize import AccessDenied, authorize
-from penstock.auth.identity.builtin_policies import BUILTIN_POLICIES, policy_that_allows
+from penstock.auth.authorize import AccessDenied, Resource, authorize, may_send, policy_that_allows
 from penstock.auth.policy import Question, Verdict, compile_policy, decide
+from penstock.auth.policy.vocabulary import builtin_policies
 from penstock.auth.principal import ANONYMOUS, Principal, service_principal
 from penstock.names import Space
 from penstock.services.admin import ACTIONS as ADMIN_ACTIONS
@@ -213,8 +213,37 @@ def test_the_policy_that_is_named_allows_the_action_and_least_else() -> None:
 
 
 def test_an_administrator_may_do_everything_in_the_own_account() -> None:
-    all_allowed = compile_policy(BUILTIN_POLICIES["administrator"], kind="identity", name="administrator")
+    all_allowed = compile_policy(builtin_policies()["administrator"], kind="identity", name="administrator")
     admin = msgspec.structs.replace(ALICE, policies=(all_allowed,))
     for row in (*ACTIONS.values(), *ADMIN_ACTIONS.values(), *CLOUDWATCH_ACTIONS.values()):
         assert is_allowed(call(admin), Queue(), row), row.name
     assert not is_allowed(call(msgspec.structs.replace(admin, account="9" * 12)), Queue())
+
+
+OWN, OTHER = "000000000000", "999999999999"
+A_TOPIC = f"arn:aws:sns:us-east-1:{OWN}:t"
+
+
+def may_topic_send(condition: dict[str, Any] | None, account: str = OWN, **options: bool) -> bool:
+    """``condition``: of the statement that allows it; None: there is no policy."""
+    rule = {"Effect": "Allow", "Principal": {"Service": "sns.amazonaws.com"}, "Action": "sqs:SendMessage"}
+    document = {"Statement": {**rule, "Resource": "*", "Condition": condition}}
+    text = None if condition is None else json.dumps(document)
+    queue = Resource(f"arn:aws:sqs:us-east-1:{OWN}:q", OWN, text)
+    return may_send("sns.amazonaws.com", queue, A_TOPIC, account, **options)
+
+
+def test_a_service_may_send_if_the_policy_of_the_queue_allows_it() -> None:
+    assert may_topic_send({"ArnEquals": {"aws:SourceArn": A_TOPIC}})
+    assert not may_topic_send({"ArnEquals": {"aws:SourceArn": f"{A_TOPIC}2"}})
+    assert may_topic_send({"StringEquals": {"aws:SourceAccount": OWN}})
+    assert not may_topic_send({"StringEquals": {"aws:SourceAccount": OTHER}})
+    assert not may_topic_send(None)
+
+
+def test_no_denial_is_enough_for_a_service_only_if_that_is_asked_for_and_within_the_account() -> None:
+    assert may_topic_send(None, needs_allow=False)
+    assert not may_topic_send(None, OTHER, needs_allow=False)
+    everyone = '{"Statement":{"Effect":"Deny","Principal":"*","Action":"*","Resource":"*"}}'
+    queue = Resource(f"arn:aws:sqs:us-east-1:{OWN}:q", OWN, everyone)
+    assert not may_send("sns.amazonaws.com", queue, A_TOPIC, OWN, needs_allow=False)

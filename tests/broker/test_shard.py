@@ -22,6 +22,7 @@ from penstock.promise import Promise, run_detached
 from penstock.queues.messages import Entry
 from penstock.store.changes import Changes, RecordKind
 from penstock.store.memory import MemoryStore
+from penstock.store.moving import left_out
 from penstock.store.port import JournalEnd, Mark, StoreStatus
 from penstock.testing.clock import ManualClock
 from penstock.testing.runtime import SimulatedRuntime
@@ -32,7 +33,7 @@ class Alarm(msgspec.Struct, frozen=True):
     threshold: int
 
 
-ALARMS = RecordKind("alarm", Alarm)
+ALARMS = RecordKind("alarm", Alarm, left_out)
 
 
 class Faulty(MemoryStore):

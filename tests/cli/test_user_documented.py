@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from cli.identity_commands import SEND
-from penstock.auth.identity.builtin_policies import BUILTIN_POLICIES
 from penstock.auth.identity.file import parse_credentials
 from penstock.auth.identity.principals import check_content
+from penstock.auth.policy.vocabulary import builtin_policies
 from penstock.cli import main
 from support.documents import ROOT, blocks
 
@@ -43,4 +43,4 @@ def test_the_commands_of_the_page_work(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_the_built_in_policies_are_all_on_the_page() -> None:
-    assert re.findall(r"^\| `([a-z-]+)` \|", PAGE.read_text(), re.MULTILINE) == list(BUILTIN_POLICIES)
+    assert re.findall(r"^\| `([a-z-]+)` \|", PAGE.read_text(), re.MULTILINE) == list(builtin_policies())

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from cli.identity_commands import HOME, QUEUE, SEND, IdentityCommands
-from penstock.auth.identity.builtin_policies import BUILTIN_POLICIES
 from penstock.auth.policy import compile_policy
+from penstock.auth.policy.vocabulary import builtin_policies
 from support.identities import allow, document
 from support.texts import says
 
@@ -21,10 +21,10 @@ def commands(tmp_path: Path) -> IdentityCommands:
     return commands
 
 
-@pytest.mark.parametrize("name", BUILTIN_POLICIES)
+@pytest.mark.parametrize("name", builtin_policies())
 def test_every_built_in_policy_is_valid(commands: IdentityCommands, name: str) -> None:
-    compile_policy(BUILTIN_POLICIES[name], kind="identity")
-    assert json.loads(commands.done("policy", "show", name)) == json.loads(BUILTIN_POLICIES[name])
+    compile_policy(builtin_policies()[name], kind="identity")
+    assert json.loads(commands.done("policy", "show", name)) == json.loads(builtin_policies()[name])
 
 
 def test_attach_list_detach(commands: IdentityCommands) -> None:

@@ -32,6 +32,7 @@ from penstock.promise import Promise
 from penstock.store.changes import Changes, RecordKind
 from penstock.store.leases import ClusterView, LeaseRow, NodeRow
 from penstock.store.memory import MemoryStore
+from penstock.store.moving import left_out
 from penstock.store.port import JournalEnd, Mark, ShardState
 from penstock.testing.clock import ManualClock
 
@@ -44,7 +45,7 @@ class Count(msgspec.Struct):
     value: int
 
 
-COUNTS = RecordKind("count", Count)
+COUNTS = RecordKind("count", Count, left_out)
 
 
 class _NoSelector:

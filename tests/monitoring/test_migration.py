@@ -6,15 +6,11 @@ import pytest
 
 from monitoring.alarms import put_alarm, set_state
 from monitoring.world import MonitoringWorld
-from penstock.migrate.stores.mapping import _MOVED, ShardMapping
+from penstock.migrate.stores.mapping import ShardMapping
 from penstock.migrate.stores.opened import OpenShard
 from penstock.monitoring.monitoring import KINDS
 from penstock.names import Home
 from support.world import FaultyStore
-
-
-def test_every_kind_of_record_is_migrated() -> None:
-    assert {kind.name for kind in KINDS} <= _MOVED.keys()
 
 
 @pytest.mark.parametrize("targets", [1, 2, 3, 5])

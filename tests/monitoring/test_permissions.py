@@ -10,8 +10,8 @@ import pytest
 
 from monitoring.alarms import arn, put_alarm
 from monitoring.world import ACCOUNT, MonitoringWorld
-from penstock.auth.identity.builtin_policies import BUILTIN_POLICIES
 from penstock.auth.policy import compile_policy
+from penstock.auth.policy.vocabulary import builtin_policies
 from penstock.auth.principal import ANONYMOUS, Principal
 from penstock.names import Space
 from penstock.services.cloudwatch import ACTIONS
@@ -155,12 +155,12 @@ BUILTIN = {
 
 
 def test_there_is_a_test_for_every_builtin_policy() -> None:
-    assert set(BUILTIN) == {name for name in BUILTIN_POLICIES if name.startswith("cloudwatch-")}
+    assert set(BUILTIN) == {name for name in builtin_policies() if name.startswith("cloudwatch-")}
 
 
 @pytest.mark.parametrize("policy", BUILTIN)
 def test_what_builtin_policies_allow(world: MonitoringWorld, policy: str) -> None:
-    statements = json.loads(BUILTIN_POLICIES[policy])["Statement"]
+    statements = json.loads(builtin_policies()[policy])["Statement"]
     allowed = {
         action
         for action, (members, _) in REQUESTS.items()
@@ -170,7 +170,7 @@ def test_what_builtin_policies_allow(world: MonitoringWorld, policy: str) -> Non
 
 
 def test_an_alarm_that_sends_to_a_queue_needs_more_than_full_access(world: MonitoringWorld) -> None:
-    statements = json.loads(BUILTIN_POLICIES["cloudwatch-full-access"])["Statement"]
+    statements = json.loads(builtin_policies()["cloudwatch-full-access"])["Statement"]
     members = {"AlarmName": "n", "AlarmActions": [arn("q", "sqs")], **ALARM}
     assert ask(world, "PutMetricAlarm", user(*statements), **members)[0] == 403
     sends = allow("sqs:SendMessage", resource=arn("q", "sqs"))

@@ -100,7 +100,9 @@ def test_messages_are_data_events() -> None:
 
 def test_the_resource_of_assume_role_is_the_role() -> None:
     role = "arn:aws:iam::111111111111:role/worker"
-    assert resource_of(written(event(service="sts", action="AssumeRole", resource=role))) == (
+    assert resource_of(
+        written(event(service="sts", action="AssumeRole", resource=role, resource_type="AWS::IAM::Role"))
+    ) == (
         "AWS::IAM::Role",
         role,
     )

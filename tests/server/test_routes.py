@@ -11,7 +11,7 @@ from penstock import __version__
 from penstock.auth.principal import ANONYMOUS
 from penstock.names import Space
 from penstock.server.callers import Caller
-from penstock.server.health import root_page
+from penstock.server.health import Health
 from penstock.server.http.request import Request
 from penstock.server.origin import Origins
 from penstock.server.routes import Mount
@@ -136,7 +136,7 @@ def test_the_root_page_leads_browsers_to_the_console() -> None:
             assert (await server.ask(get("/", browser))).json()[
                 "version"
             ] == __version__  # there is no console
-        async with serving(mounts={b"console": Mount(root_page)}) as server:
+        async with serving(mounts={b"console": Mount(Health().root_page)}) as server:
             led = await server.ask(get("/", browser))
             assert (led.status, led.headers["location"], led.headers["vary"]) == (302, "/console/", "Accept")
             assert (await server.ask(get("/", "Accept: */*"))).json()["version"] == __version__

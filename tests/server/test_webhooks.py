@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from outgoing.test_client import Answering
 from penstock.errors import JobFailed
-from penstock.server.outgoing import OutgoingHttp
+from penstock.outgoing import OutgoingHttp
 from penstock.server.webhooks import Webhooks
-from server.test_outgoing import Answering
 from support.harness import run
 from support.rows import every_row
 

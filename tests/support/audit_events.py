@@ -66,10 +66,13 @@ def event(**changes: Any) -> AuditEvent:
         "host": "queues.example.com",
         "principal": ALICE,
         "resource": QUEUE_ARN,
+        "resource_type": "AWS::SQS::Queue",
         "verdict": ALLOWED,
     }
     fields = {**plain, **changes}
-    rule, read_only = rule_of(fields["service"], fields["action"])
+    service = fields.pop("service")
+    rule, read_only = rule_of(service, fields["action"])
+    fields["source"] = f"{service}.amazonaws.com"
     return AuditEvent(**{"rule": rule, "read_only": read_only, **fields})
 
 

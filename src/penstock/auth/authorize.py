@@ -12,9 +12,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
-from penstock.auth.identity.builtin_policies import policy_that_allows
+import msgspec
+
 from penstock.auth.policy import (
     Policy,
     PolicyInvalid,
@@ -25,15 +27,27 @@ from penstock.auth.policy import (
     is_fixed,
     refusal,
 )
-from penstock.auth.principal import Principal
+from penstock.auth.policy.vocabulary import builtin_policies
+from penstock.auth.principal import Principal, service_principal
 from penstock.cache import BoundedCache
 from penstock.errors import PenstockError
 
 _log = logging.getLogger("penstock.auth")
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 _DENY_ALL = compile_policy(
     '{"Statement":{"Effect":"Deny","Principal":"*","Action":"*","Resource":"*"}}', kind="resource"
 )
+
+
+def policy_that_allows(action: str) -> str:
+    """The name of the built-in policy that allows an action, and little else."""
+    names = (
+        name
+        for name, text in builtin_policies().items()
+        if compile_policy(text, kind="identity", name=name).applicable(action.lower(), "*").allows
+    )
+    return next(names)
 
 
 class CallContext(Protocol):
@@ -85,6 +99,18 @@ class ProtectedResource(Protocol):
 
     @property
     def keys(self) -> Mapping[str, str | tuple[str, ...]]: ...  # condition keys of the service itself
+
+
+class Resource(msgspec.Struct):
+    """A :class:`ProtectedResource` of which everything is known beforehand. Services add what their handlers need."""
+
+    arn: str
+    account: str
+    policy: Policy | str | None = None
+    tags: Mapping[str, str] = _NOTHING
+    request_tags: Mapping[str, str] = _NOTHING
+    tag_keys: tuple[str, ...] = ()
+    keys: Mapping[str, str | tuple[str, ...]] = _NOTHING
 
 
 class AccessDenied(PenstockError):
@@ -173,6 +199,47 @@ def authorize(call: CallContext, action: Permission, resource: ProtectedResource
     # The policy of a session is chosen by its caller and cached in one place only, which is bounded by size.
     if is_fixed(question) and principal.session_policy is None:
         _allowed.put(key, _Allowed(principal, verdict))
+
+
+class _SendMessage(NamedTuple):
+    permission: str = "sqs:SendMessage"
+    grantable: bool = True
+    root_always: bool = False
+
+
+_SEND_MESSAGE = _SendMessage()
+
+
+def authorize_send(call: CallContext, queue: ProtectedResource) -> None:
+    """The caller lets messages get into a queue in another way than SendMessage: by a task, or by an alarm. Raises
+    AccessDenied."""
+    authorize(call, _SEND_MESSAGE, queue)
+
+
+def may_send(
+    service: str, queue: ProtectedResource, source_arn: str, source_account: str, *, needs_allow: bool = True
+) -> bool:
+    """Whether the policy of a queue lets a service, such as sns.amazonaws.com, send to it on behalf of a resource.
+
+    ``needs_allow``: the policy has to allow it. Otherwise it is enough, for a resource of the queue's own account,
+    that the policy does not deny it: then who created the resource was asked for the permission to send.
+    """
+    policy = queue.policy
+    question = Question(
+        principal=service_principal(service),
+        action=_SEND_MESSAGE.permission,
+        resource=queue.arn,
+        resource_account=queue.account,
+        resource_policy=_compiled(policy) if isinstance(policy, str) else policy,
+        resource_tags=queue.tags,
+        secure=True,
+        now_s=time.time(),
+        source_arn=source_arn,
+        source_account=source_account,
+    )
+    verdict = decide(question)
+    is_denied = verdict.policy is not None
+    return verdict.allowed or not (needs_allow or is_denied or source_account != queue.account)
 
 
 def _compiled(text: str) -> Policy:

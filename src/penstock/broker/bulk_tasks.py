@@ -42,10 +42,11 @@ from penstock.errors import (
     TaskRunning,
 )
 from penstock.limits import SECOND
-from penstock.names import QueueName, Requester
+from penstock.names import QueueName, Requester, shard_of
 from penstock.promise import run_detached
 from penstock.queues.filters import MessageFilter
 from penstock.store.changes import RecordKind
+from penstock.store.moving import MovedRecords, Relocation, StoredRecord, by_queue
 
 log = logging.getLogger("penstock.broker")
 
@@ -113,8 +114,21 @@ class TaskFilter(msgspec.Struct, frozen=True):
     filter: MessageFilter
 
 
-BULK_TASKS = RecordKind("bulk_task", BulkTaskRecord)
-TASK_FILTERS = RecordKind("bulk_task_filter", TaskFilter)
+def _moved(to: Relocation, record: StoredRecord) -> MovedRecords:
+    """A task goes with its queue, and moves again what had left it and never arrived."""
+    task = BULK_TASKS.decode(record.data)
+    if back := to.returning(task.id):
+        task = msgspec.structs.replace(task, done=task.done - back)
+        if task.operation is not Operation.COPY:  # it has to look at them again
+            task = msgspec.structs.replace(task, after=None, looked_through=False)
+        record = record._replace(data=BULK_TASKS.encode(task))
+    return [(shard_of(task.queue, to.shards), record)]
+
+
+BULK_TASKS = RecordKind("bulk_task", BulkTaskRecord, _moved)
+TASK_FILTERS: RecordKind[TaskFilter] = RecordKind(
+    "bulk_task_filter", TaskFilter, by_queue(lambda record: TASK_FILTERS.decode(record.data).queue)
+)
 
 
 class DryRun(NamedTuple):

@@ -15,6 +15,7 @@ from penstock.names import Home, KeyUse, QueueName, Space
 from penstock.queues.messages import position_of
 from penstock.queues.settings import QueueRecord, QueueSettings
 from penstock.store.changes import RecordKind
+from penstock.store.moving import MovedRecords, Relocation, StoredRecord, by_queue
 from penstock.store.port import LAST
 
 
@@ -24,8 +25,18 @@ class Cooldown(msgspec.Struct, frozen=True):
     until_ms: int
 
 
-QUEUES = RecordKind("queue", QueueRecord)
-COOLDOWNS = RecordKind("cooldown", Cooldown)
+def _moved(to: Relocation, record: StoredRecord) -> MovedRecords:
+    queue = to.queue(int(record.key))
+    assert queue is not None, "this is its record"
+    if queue.raised_by:
+        settings = QUEUES.decode(record.data)
+        settings = msgspec.structs.replace(settings, id=settings.id + queue.raised_by)
+        record = StoredRecord(record.kind, str(settings.id), QUEUES.encode(settings))
+    return [(queue.target, record)]
+
+
+QUEUES = RecordKind("queue", QueueRecord, _moved)
+COOLDOWNS = RecordKind("cooldown", Cooldown, by_queue(lambda record: QueueName(*record.key.split("/", 2))))
 _MANAGED_REUSE_MS = 5 * MINUTE
 
 

@@ -18,6 +18,7 @@ from penstock.broker.shard import Commit, Shard
 from penstock.limits import DAY
 from penstock.names import Requester
 from penstock.store.changes import RecordKind
+from penstock.store.moving import MovedRecords, Relocation, StoredRecord
 
 if TYPE_CHECKING:
     from penstock.broker.live_queue import LiveQueue
@@ -50,7 +51,19 @@ class MessageFailures(msgspec.Struct, frozen=True):
         return sum(report.cost for report in self.reports)
 
 
-FAILURES = RecordKind("failures", MessageFailures)
+def _moved(to: Relocation, record: StoredRecord) -> MovedRecords:
+    """Failures go with their message, whose number is the key."""
+    failures = FAILURES.decode(record.data)
+    queue = to.queue(failures.queue)
+    if queue is None:
+        return []  # its message went with the queue
+    if queue.raised_by:
+        data = FAILURES.encode(msgspec.structs.replace(failures, queue=failures.queue + queue.raised_by))
+        record = StoredRecord(record.kind, str(int(record.key) + queue.raised_by), data)
+    return [(queue.target, record)]
+
+
+FAILURES = RecordKind("failures", MessageFailures, _moved)
 
 
 class Failures:

@@ -14,8 +14,9 @@ from penstock.broker.delivery import QueueDelivery
 from penstock.broker.handover import HandedMessage, Handover, Taken, TargetRefusal
 from penstock.broker.shard import Shard
 from penstock.store.changes import RecordKind
+from penstock.store.moving import left_out
 
-INBOXES = RecordKind("inbox", Taken)
+INBOXES = RecordKind("inbox", Taken, left_out)
 _NOTHING = Taken(0)
 
 

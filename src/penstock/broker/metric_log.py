@@ -22,6 +22,7 @@ from penstock.limits import DAY, HOUR, MINUTE, SECOND
 from penstock.metrics.queue_rows import QueueRow, Rows, TimedRow, pack_rows, unpack_rows
 from penstock.metrics.series import HOUR_S, MINUTE_S
 from penstock.store.changes import LogRow, RecordKind
+from penstock.store.moving import left_out
 from penstock.store.port import LAST, Store
 
 log = logging.getLogger("penstock.broker")
@@ -42,7 +43,7 @@ class MetricsState(msgspec.Struct, frozen=True):
     gone_to: int = 0  # everything up to this position goes, of each queue with its next chunk
 
 
-METRICS_STATE = RecordKind("metrics", MetricsState)
+METRICS_STATE = RecordKind("metrics", MetricsState, left_out)
 _STATE = "state"
 
 

@@ -37,10 +37,11 @@ from penstock.errors import (
     StoreError,
 )
 from penstock.limits import SECOND
-from penstock.names import Arn, QueueName
+from penstock.names import Arn, QueueName, shard_of
 from penstock.promise import run_detached
 from penstock.queues.messages import Entry
 from penstock.store.changes import RecordKind
+from penstock.store.moving import MovedRecords, Relocation, StoredRecord, by_queue
 
 log = logging.getLogger("penstock.broker")
 
@@ -105,8 +106,19 @@ class MoveTargets(msgspec.Struct, frozen=True):
     only_to: frozenset[QueueName]
 
 
-MOVE_TASKS = RecordKind("move_task", MoveTaskRecord)
-MOVE_TARGETS = RecordKind("move_task_targets", MoveTargets)
+def _moved(to: Relocation, record: StoredRecord) -> MovedRecords:
+    """A task goes with its queue, and moves again what had left it and never arrived."""
+    task = MOVE_TASKS.decode(record.data)
+    if back := to.returning(task.id):
+        task = msgspec.structs.replace(task, moved=task.moved - back)
+        record = record._replace(data=MOVE_TASKS.encode(task))
+    return [(shard_of(task.source, to.shards), record)]
+
+
+MOVE_TASKS = RecordKind("move_task", MoveTaskRecord, _moved)
+MOVE_TARGETS: RecordKind[MoveTargets] = RecordKind(
+    "move_task_targets", MoveTargets, by_queue(lambda record: MOVE_TARGETS.decode(record.data).queue)
+)
 
 
 class MoveFailed(Exception):

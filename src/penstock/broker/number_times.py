@@ -12,6 +12,7 @@ from bisect import bisect_right
 import msgspec
 
 from penstock.store.changes import RecordKind
+from penstock.store.moving import to_fed_alone
 
 _PRECISION = 32  # two notes are apart by less than their age divided by this
 _KEPT_MS = 15 * 24 * 3600 * 1000
@@ -23,7 +24,7 @@ class NumberNotes(msgspec.Struct, frozen=True):
     notes: list[tuple[int, int]] = []
 
 
-NUMBER_NOTES = RecordKind("number_times", NumberNotes)
+NUMBER_NOTES = RecordKind("number_times", NumberNotes, to_fed_alone)
 
 
 class NumberTimes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from random import random
 from typing import NamedTuple
 
+from penstock.backoff import backoff
 from penstock.client.errors import ApiError
 from penstock.client.http.exchange import ExchangeFailed
 
@@ -80,5 +81,5 @@ class RetryQuota:
         self._tokens -= cost
         if setback.is_stale:
             return 0
-        backoff_s = random() * min(2.0 ** (attempt - 1), settings.backoff_s_max)
+        backoff_s = backoff(attempt, 1.0, settings.backoff_s_max, jitter=1.0, chance=random())
         return max(backoff_s, min(setback.retry_after_s, settings.backoff_s_max))

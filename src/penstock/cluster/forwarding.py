@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from penstock.backoff import backoff
 from penstock.cluster.accepting import IncomingCall, LinkListener
 from penstock.cluster.frames import UNDECODABLE
 from penstock.cluster.link import Link, NotSent, Peers
@@ -299,7 +300,7 @@ class Forwarder:
         """One for all requests that wait for a shard. The first look follows at once, others after longer pauses."""
         limits = self._limits
         if tries > 1:
-            await asyncio.sleep(min(limits.pause_s_min * 2**tries, limits.pause_s_max))
+            await asyncio.sleep(backoff(tries + 1, limits.pause_s_min, limits.pause_s_max))
         await self._refreshed(shard)
         for passage in self._waiting.pop(shard):
             self._waiting_count -= 1

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from penstock.backoff import backoff
 from penstock.broker.questions import OwnedShards, ShardQuestion, answer_type
 from penstock.cluster.accepting import LinkListener
 from penstock.cluster.link import Peers
@@ -90,7 +91,7 @@ class ClusterShards:
         """The answers of all owners, which together are about each of these shards once. Raises Unreachable."""
         loop, limits, owners = asyncio.get_running_loop(), self._limits, self._owners()
         until = loop.time() + (limits.wait_s if question.waits else 0.0)
-        pause_s = limits.pause_s_min
+        looks = 0
         answers: list[A] = []
         missing = shards
         while True:
@@ -115,8 +116,8 @@ class ClusterShards:
             if loop.time() >= until:
                 text = "No node serves it at present." if isinstance(why, NotOwned) else str(why)
                 raise Unreachable(f"Shard {missing[0]} cannot be asked. {text} Try again.")
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, limits.pause_s_max)
+            looks += 1
+            await asyncio.sleep(backoff(looks, limits.pause_s_min, limits.pause_s_max))
 
     def _by_owner(self, shards: list[int], owners: Owners) -> dict[str | None, list[int]]:
         """By the address of the owner; None: this process, or not known at present."""

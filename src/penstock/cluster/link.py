@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from penstock import errors
+from penstock.backoff import backoff
 from penstock.cluster.channel import CLOSED_THERE, Channel, LinkLimits
 from penstock.cluster.frames import (
     FRAME_COST,
@@ -224,13 +225,14 @@ class Link:
         was_idle = reason == CLOSED_THERE and self._channel is not None and not self._calls
         self._channel = self._shaking_hands = None
         self._payloads = Payloads(limits.unfinished_bytes_max)
-        longest = min(limits.backoff_s_min * 2**self._failures, limits.backoff_s_max)
-        self._not_before = loop.time() + longest * random.uniform(0.5, 1)
+        self._not_before = loop.time() + backoff(
+            self._failures + 1, limits.backoff_s_min, limits.backoff_s_max, jitter=0.5, chance=random.random()
+        )
         if was_idle:
             return
         if not self._failures and reason != _STOPS:
             log.warning("no connection to %s: %s", self.address, reason)
-        self._failures = min(self._failures + 1, 16)
+        self._failures += 1
         calls, self._calls = self._calls, {}
         unsent, self._unsent = self._unsent, {}
         self._in_flight_bytes = 0

@@ -10,6 +10,7 @@ from penstock.metrics.alarms import AlarmRule, AlarmState
 from penstock.metrics.series import MetricKey
 from penstock.names import Home, Space, partition_of, without_partition
 from penstock.store.changes import RecordKind
+from penstock.store.moving import by_home
 
 
 class MetricStat(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -150,9 +151,9 @@ _ITEM_BYTES = 1000
 _PARSED_RULE_FACTOR = 4
 _encode = msgspec.msgpack.Encoder().encode
 
-ALARMS = RecordKind("alarm", Alarm)
-HISTORY = RecordKind("alarm-history", HistoryItem)
-PENDING = RecordKind("alarm-action", PendingAction)
+ALARMS = RecordKind("alarm", Alarm, by_home)
+HISTORY = RecordKind("alarm-history", HistoryItem, by_home)
+PENDING = RecordKind("alarm-action", PendingAction, by_home)
 
 
 def alarms_home(space: Space) -> Home:

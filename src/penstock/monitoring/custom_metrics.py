@@ -29,6 +29,7 @@ from penstock.metrics.series import CHUNK_BUCKETS, ChunkId, MetricKey, Series
 from penstock.names import Home, Space
 from penstock.promise import Promise, run_detached
 from penstock.store.changes import RecordKind
+from penstock.store.moving import by_home
 from penstock.turns import Steps, Turns, finished
 
 log = logging.getLogger("penstock.monitoring")
@@ -76,9 +77,9 @@ class MetricRecord(msgspec.Struct, frozen=True):
     key: MetricKey
 
 
-SENT_DATA = RecordKind("metric-data", SentData)
-METRICS = RecordKind("metric", MetricRecord)
-CHUNKS = RecordKind("metric-chunk", bytes)
+SENT_DATA = RecordKind("metric-data", SentData, by_home)
+METRICS = RecordKind("metric", MetricRecord, by_home)
+CHUNKS = RecordKind("metric-chunk", bytes, by_home)
 
 
 def metrics_home(space: Space, namespace: str) -> Home:

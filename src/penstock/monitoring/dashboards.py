@@ -8,6 +8,7 @@ from penstock.broker.shard import Shard
 from penstock.errors import DashboardMissing, QuotaReached
 from penstock.names import Home
 from penstock.store.changes import RecordKind
+from penstock.store.moving import by_home
 
 
 class Dashboard(msgspec.Struct, frozen=True):
@@ -18,7 +19,7 @@ class Dashboard(msgspec.Struct, frozen=True):
     tags: dict[str, str] = {}
 
 
-DASHBOARDS = RecordKind("dashboard", Dashboard)
+DASHBOARDS = RecordKind("dashboard", Dashboard, by_home)
 
 
 def dashboards_home(account: str) -> Home:

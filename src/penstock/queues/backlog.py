@@ -37,6 +37,7 @@ import msgspec
 from penstock.limits import SECOND, Limits
 from penstock.queues.messages import Delivery, Entry, Hold, State
 from penstock.store.changes import EntryRow, RecordKind
+from penstock.store.moving import to_all_fed
 
 NEVER = 1 << 62
 ENTRY_BYTES = 320  # an entry with its places in index and lane, measured
@@ -109,7 +110,7 @@ class ExpiryPause(msgspec.Struct, frozen=True):
 
 
 NO_PAUSE = ExpiryPause()
-EXPIRY_PAUSES = RecordKind("expiry_pause", ExpiryPause)
+EXPIRY_PAUSES = RecordKind("expiry_pause", ExpiryPause, to_all_fed)
 L = TypeVar("L", bound=Lane)
 
 

@@ -17,6 +17,7 @@ from penstock.queues.dedup import SendDigests
 from penstock.queues.messages import Sent
 from penstock.queues.receipts import ALL_HASHED, MessageIds, Receipt, ReceiptSigner
 from penstock.store.changes import RecordKind
+from penstock.store.moving import left_out
 
 
 class FormerShard(msgspec.Struct, frozen=True):
@@ -40,7 +41,7 @@ class FormerShard(msgspec.Struct, frozen=True):
         return MessageIds(self.secret, self.ids_from)
 
 
-FORMER_SHARDS = RecordKind("former_shard", FormerShard)
+FORMER_SHARDS = RecordKind("former_shard", FormerShard, left_out)
 
 
 class FormerShards:

@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.ciphers.modes import ECB
 
 from penstock.errors import HandleInvalid
 from penstock.store.changes import RecordKind
+from penstock.store.moving import left_out
 
 _PREFIX = b"\x01\x01\x01"  # "AQEB" in base64
 _VERSION = 2
@@ -95,7 +96,7 @@ class MessageIdForm(msgspec.Struct, frozen=True):
     first: int
 
 
-MESSAGE_ID_FORMS = RecordKind("message_id_form", MessageIdForm)
+MESSAGE_ID_FORMS = RecordKind("message_id_form", MessageIdForm, left_out)
 OWN_IDS = "own"  # the key of the only record
 ALL_HASHED = 1 << 63
 """No number is so large: where ids are encrypted from here on, all are of the earlier release."""

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from penstock.auth.authorize import authorize
+from penstock.auth.policy.vocabulary import declare
 from penstock.broker.broker import Broker
 from penstock.broker.questions import LocalShards, OtherShards, OwnedShards
+from penstock.broker.record_kinds import BROKER_KINDS
 from penstock.clock import SystemClock
 from penstock.cluster.gather import ClusterShards
 from penstock.cluster.link import Peers
@@ -18,10 +20,11 @@ from penstock.cluster.owners import Owners
 from penstock.errors import PenstockError, StoreError
 from penstock.metrics.histogram import Histogram
 from penstock.monitoring.monitoring import Monitoring
+from penstock.outgoing import OutgoingHttp
 from penstock.server.client_addresses import ClientAddresses
 from penstock.server.cluster import ClusterLinks, ClusterPlace
 from penstock.server.console import Console
-from penstock.server.console_sign_outs import EndedSessions
+from penstock.server.console_sign_outs import SIGN_OUTS, EndedSessions
 from penstock.server.control import ProcessControl
 from penstock.server.disk_space import DiskSpace, watched_directories
 from penstock.server.health import Health
@@ -31,7 +34,6 @@ from penstock.server.metrics.page import MetricsPage, MetricsPort
 from penstock.server.metrics.requests import RequestMeter
 from penstock.server.node import ClusterNode, check_no_nodes, link_security
 from penstock.server.origin import Origins
-from penstock.server.outgoing import OutgoingHttp
 from penstock.server.peeking import PeekPage
 from penstock.server.reload import Reloading
 from penstock.server.routes import Mount, Routes
@@ -51,6 +53,7 @@ from penstock.services.sqs.edited import check_edited
 from penstock.services.sqs.region_hints import RegionHints
 from penstock.services.sqs.resources import queue_url
 from penstock.services.sqs.sending import sequence_number
+from penstock.store.changes import RecordKind
 from penstock.store.leases import Leases
 from penstock.store.memory import MemorySite
 from penstock.store.port import StoreSite
@@ -88,7 +91,8 @@ class Parts:
         origins = Origins(config.public_url, config.trusted_proxies)
         self._place = place
         throttle = Throttle if place is None else place.throttle
-        self.security = Security(config, self.clock, origins, [service for service, _ in SERVICES], throttle)
+        services = declare_services()
+        self.security = Security(config, self.clock, origins, services, throttle)
         self.links: ClusterLinks | None = None
         self.node: ClusterNode | None = None
         self._link_security = (
@@ -105,7 +109,7 @@ class Parts:
         self.shards: OpenShards
         self.controlled_time: ControlledTime | None = None  # with test_clock
         self.reloading = Reloading(self)
-        self.health = Health()
+        self.health = Health([service.name for service in services if service.is_announced])
         self.meter = RequestMeter()
         self.commit_times = Histogram()
         self.metrics_page = MetricsPage(self, origins, None if place is None else place.worker)
@@ -134,6 +138,7 @@ class Parts:
             self.security.credentials,
             lambda: self._routes.pages,
             lambda: self._ended_sessions,
+            {each.console_path: each.target_prefix for each in services if each.console_path},
             throttle,
         )
         if config.console:
@@ -433,3 +438,16 @@ SERVICES: tuple[tuple[Service, Callable[[Parts], Any]], ...] = (
     ),
 )
 """Every service and what its handlers need."""
+
+
+def declare_services() -> list[Service]:
+    """Returns the registered services, once policies know their condition keys and built-in policies."""
+    services = [service for service, _ in SERVICES]
+    declare(services)
+    return services
+
+
+def record_kinds() -> list[RecordKind[Any]]:
+    """Every kind of record that a store may hold."""
+    of_services: list[Any] = [kind for service, _ in SERVICES for kind in service.records]
+    return [*BROKER_KINDS, *of_services, SIGN_OUTS]

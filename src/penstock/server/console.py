@@ -29,7 +29,7 @@ import base64
 import hmac
 import json
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from functools import partial
 from math import ceil
@@ -65,7 +65,6 @@ _COOKIE_MAX = 4000  # browsers keep no larger ones
 _PROOF = b"session of the console"
 _OWN_HEADER = b"x-penstock-console"
 _REGION, _ACCOUNT = b"x-penstock-region", b"x-penstock-account"
-_TARGETS = {"sqs": "AmazonSQS", "monitoring": "GraniteServiceVersion20100801"}
 _ADMIN = b"/admin/v1/"
 _JSON = b"application/x-amz-json-1.0"
 _KEPT_HEADERS = (
@@ -112,17 +111,19 @@ class Console:
         credentials: Credentials | None,
         pages: Callable[[], WebPageFilter | None],
         ended: Callable[[], EndedSessions | None],
+        targets: Mapping[str, str],
         make_throttle: MakeThrottle = Throttle,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         """``serve``: answers a request of a client. Without ``credentials`` the server is open. ``ended``: None until
-        the store is open."""
+        the store is open. ``targets``: what is before an action in X-Amz-Target, by the path of the service."""
         self._serve = serve
         self._origins = origins
         self._home = home
         self._credentials = credentials
         self._pages = pages
         self._ended = ended
+        self._targets = targets
         self._failed_sign_ins = make_throttle(1 / _FAILED_SIGN_IN_S, _FAILED_SIGN_INS)
         self._now_s = now_s
         self._streams = ConsoleStreams()
@@ -259,10 +260,10 @@ class Console:
     async def _api(self, request: PageRequest, path: str) -> Response:
         asker = await self._asker(request)
         service, _, action = path.partition("/")
-        if service in _TARGETS and request.method == b"POST":
+        if service in self._targets and request.method == b"POST":
             headers = {
                 "content-type": _JSON.decode(),
-                "x-amz-target": f"{_TARGETS[service]}.{action}",
+                "x-amz-target": f"{self._targets[service]}.{action}",
             }
             return await self._ask(request, asker, "POST", "/", headers, request.body, service)
         if service != "admin":

@@ -22,6 +22,7 @@ from penstock.broker.parts import Part
 from penstock.broker.questions import ShardQuestion
 from penstock.names import Home
 from penstock.store.changes import RecordKind
+from penstock.store.moving import by_home
 
 SIGN_OUTS_MAX = 100  # that are remembered one by one, of a user
 _SESSION_S_MAX = 36 * 3600  # the longest that STS issues
@@ -46,7 +47,7 @@ class SignOuts(msgspec.Struct, frozen=True):
         return max(self.all_until_s + _SESSION_S_MAX, *self.sessions.values(), 0) <= now_s
 
 
-SIGN_OUTS = RecordKind("sign_outs", SignOuts)
+SIGN_OUTS = RecordKind("sign_outs", SignOuts, by_home)
 
 
 class SessionQuestion(ShardQuestion[bool], frozen=True):

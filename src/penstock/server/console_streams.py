@@ -20,7 +20,7 @@ from hashlib import blake2b
 from time import monotonic
 from typing import NamedTuple
 
-from penstock.server.fair_share import FairShare
+from penstock.fair_share import FairShare
 from penstock.wire.service import Response
 
 _EVERY_S, _PING_S = 1.0, 15.0

@@ -7,7 +7,7 @@ condition holds. A server that can do a part of its work is ready; the pages sho
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from penstock import __version__
 from penstock.server.http.request import Request
@@ -18,7 +18,9 @@ _METHODS = (b"GET", b"HEAD")
 
 
 class Health:
-    def __init__(self) -> None:
+    def __init__(self, speaks: Sequence[str] = ()) -> None:
+        """``speaks``: the names of the services."""
+        self._speaks = speaks
         self._expected: list[str] = []
         self._watched: dict[str, Callable[[], bool]] = {}
         self._advised: dict[str, Callable[[], bool]] = {}
@@ -90,21 +92,20 @@ class Health:
             return json_page(request, {"error": "not found"}, 404)
         ready = self.ready
         page = {
-            "services": {"sqs": "running" if ready else "not ready"},
+            "services": dict.fromkeys(self._speaks, "running" if ready else "not ready"),
             "edition": "penstock",
             "version": __version__,
         }
         return json_page(request, page, 200 if ready else 503)
 
-
-async def root_page(request: Request) -> Response:
-    page = {
-        "service": "penstock",
-        "version": __version__,
-        "speaks": ["sqs", "sts", "cloudwatch"],
-        "health": "/health",
-    }
-    return json_page(request, page)
+    async def root_page(self, request: Request) -> Response:
+        page = {
+            "service": "penstock",
+            "version": __version__,
+            "speaks": self._speaks,
+            "health": "/health",
+        }
+        return json_page(request, page)
 
 
 def _wrong_method(request: Request) -> Response:

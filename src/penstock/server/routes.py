@@ -18,7 +18,7 @@ from penstock.cluster.forwarding import SAME_SHARD, PassedRequest
 from penstock.promise import run
 from penstock.server.callers import OpenCallers, Requesters, SignedCallers
 from penstock.server.client_addresses import caller_name
-from penstock.server.health import Health, root_page
+from penstock.server.health import Health
 from penstock.server.http.request import HttpError, Peer, Request
 from penstock.server.http.response import REQUEST_ID, error_response, with_headers
 from penstock.server.origin import REGION, Origins
@@ -239,7 +239,7 @@ class Routes:
     async def _root_page(self, request: Request) -> Response:
         """Programs get what the server is, browsers the console, if there is one."""
         if _CONSOLE not in self._mounts or b"text/html" not in request.headers.get(b"accept", b""):
-            return await root_page(request)
+            return await self._health.root_page(request)
         headers = [(b"Location", b"/console/"), (b"Vary", b"Accept"), (REQUEST_ID, request.id.encode())]
         return Response(302, headers)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from penstock.errors import JobFailed
-from penstock.server.outgoing import AllowedUrls, OutgoingFailed, OutgoingHttp
+from penstock.outgoing import AllowedUrls, OutgoingFailed, OutgoingHttp
 
 _TRY_AGAIN = (408, 429)
 
@@ -27,7 +27,9 @@ class Webhooks:
         if found is None:
             raise JobFailed("the setting alarm_webhooks does not allow the URL")
         try:
-            answer = await self._http.post(account, found, body.encode(), "application/json")
+            answer = await self._http.request(
+                account, "POST", found, {"Content-Type": "application/json"}, body.encode()
+            )
         except OutgoingFailed as failure:
             raise JobFailed(f"the web hook cannot be reached: {failure}", can_repeat=True) from None
         if not 200 <= answer.status < 300:

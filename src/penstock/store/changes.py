@@ -12,6 +12,8 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from penstock.store.moving import Move
+
 T = TypeVar("T")
 
 POSITION_GAP = 1 << 20
@@ -107,10 +109,12 @@ class Purge(NamedTuple):
 
 
 class RecordKind(Generic[T]):
-    """A kind of record: its name in the store, and the struct that its owner keeps. Stored as JSON."""
+    """A kind of record: its name in the store, the struct that its owner keeps, stored as JSON, and how its records
+    get to another store."""
 
-    def __init__(self, name: str, struct: type[T]) -> None:
+    def __init__(self, name: str, struct: type[T], move: Move) -> None:
         self.name = name
+        self.move = move
         self.encode = msgspec.json.Encoder().encode
         self.decode = msgspec.json.Decoder(struct).decode
 

@@ -214,8 +214,27 @@ ProtocolName = Literal["json-1.0", "json-1.1", "query", "rest-json", "rpc-v2-cbo
 ToFault = Callable[[Exception], Fault | None]
 
 
+class ArnKind(msgspec.Struct, frozen=True):
+    """One kind of resource: ``arn:…:{service}:…:…:{prefix}…``, and its type in the audit log, as CloudFormation
+    names it. It may be empty, as some kinds have none."""
+
+    service: str
+    prefix: str
+    resource_type: str = ""
+
+
+class StoredKind(Protocol):
+    """A kind of record that a service stores: ``store.changes.RecordKind``, which says how its records move."""
+
+    @property
+    def name(self) -> str: ...
+
+
 class Service(msgspec.Struct, frozen=True, kw_only=True):
-    """One AWS service as the wire sees it."""
+    """One AWS service: what the wire needs to know of it, and what others compute their lists from.
+
+    A list of services, such as that of the health page, is never kept by hand elsewhere: it is made of the registered
+    services (``SERVICES`` of the composition root)."""
 
     signing_name: str  # "sqs": the service in a signature's credential scope
     target_prefix: str  # "AmazonSQS": before the action in X-Amz-Target, and in the path of a CBOR request
@@ -224,11 +243,27 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     xml_error_detail: bool = False  # errors of the Query protocol have an empty element "Detail"
     protocols: tuple[ProtocolName, ...] = ("json-1.0", "query")
     actions: Mapping[str, Action]
-    to_fault: ToFault  # words a domain error; None if it has no words for it
+    to_fault: ToFault  # maps a domain error to a fault, or to None
     context: Any = None  # the first argument of the handlers: the broker
     unsupported: frozenset[str] = frozenset()  # actions of the service that are not implemented
     # Errors have the statuses of the Query protocol only for clients that say ``x-amzn-query-mode: true``.
     has_query_mode: bool = False
+    # What follows is not for the wire.
+    name: str = ""  # in policies ("cloudwatch:PutMetricData") and on the health page; empty: the signing name
+    is_announced: bool = True  # on the health page and that of LocalStack
+    event_source: str = ""  # in the audit log; empty: the signing name with Amazon's domain
+    arns: tuple[ArnKind, ...] = ()
+    condition_keys: tuple[str, ...] = ()  # of its own, in lower case: "sts:externalid"
+    # Built-in policies by name, each with the actions that it allows; those that allow least are first.
+    policies: Mapping[str, tuple[str, ...]] = NO_MEMBERS
+    console_path: str = ""  # pages of the console may call its actions below this path; empty: they may not
+    metric_namespaces: tuple[str, ...] = ()  # of the metrics that it measures itself: "AWS/SQS"
+    records: tuple[StoredKind, ...] = ()  # what it stores
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "name", self.name or self.signing_name)
+        source = self.event_source or f"{self.signing_name}.amazonaws.com"
+        msgspec.structs.force_setattr(self, "event_source", source)
 
     def with_context(self, context: Any) -> Service:
         service: Service = msgspec.structs.replace(self, context=context)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from penstock.wire.service import Service
+from penstock.wire.service import ArnKind, Service
 
 from .actions import ACTIONS
-from .handlers import Notes, to_fault
+from .handlers import NOTES, Notes, to_fault
 
 __all__ = ["SERVICE", "Notes"]
 
@@ -15,4 +15,12 @@ SERVICE = Service(
     shape_namespace="example.notes",
     actions=ACTIONS,
     to_fault=to_fault,
+    name="notes",
+    event_source="notes.example.com",
+    arns=(ArnKind("notes", "note/", "Example::Notes::Note"),),
+    condition_keys=("notes:color",),
+    policies={"notes-read-only": ("notes:Get*",), "notes-full-access": ("notes:*",)},
+    console_path="notes",
+    metric_namespaces=("Example/Notes",),
+    records=(NOTES,),
 )

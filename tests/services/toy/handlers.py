@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cached_property
 
 import msgspec
 
-from penstock.auth.authorize import AccessDenied
+from penstock.auth.authorize import AccessDenied, Resource
 from penstock.broker.shard import RecordTable, Shard
 from penstock.errors import PenstockError, SignatureMissing
+from penstock.names import Home
 from penstock.server.shards import OpenShards
 from penstock.store.changes import RecordKind
+from penstock.store.moving import by_home
 from penstock.wire.faults import access_denied
 from penstock.wire.service import Call, Fault
 
@@ -20,7 +21,11 @@ class Note(msgspec.Struct, frozen=True):
     text: str
 
 
-NOTES = RecordKind("note", Note)
+NOTES = RecordKind("note", Note, by_home)
+
+
+def key_of(arn: str) -> str:
+    return Home.of("note", arn).key(arn)
 
 
 class NoteMissing(PenstockError):
@@ -42,19 +47,10 @@ class Notes:
         return self.shard.table(NOTES)
 
 
-class NoteResource(msgspec.Struct, frozen=True):
-    arn: str
-    account: str
-    policy: None = None
-    tags: Mapping[str, str] = {}
-    request_tags: Mapping[str, str] = {}
-    tag_keys: tuple[str, ...] = ()
-    keys: Mapping[str, str] = {}
-
-
 class PutNoteRequest(msgspec.Struct):
     Name: str
     Text: str
+    Color: str | None = None
 
 
 class GetNoteRequest(msgspec.Struct):
@@ -65,18 +61,19 @@ class GetNoteResult(msgspec.Struct):
     Text: str
 
 
-def note_of_name(notes: Notes, request: PutNoteRequest | GetNoteRequest, call: Call) -> NoteResource:
+def note_of_name(notes: Notes, request: PutNoteRequest | GetNoteRequest, call: Call) -> Resource:
     account, region = call.space.account, call.space.region
-    return NoteResource(f"arn:aws:notes:{region}:{account}:{request.Name}", account)
+    keys = {"notes:color": request.Color or ""} if isinstance(request, PutNoteRequest) else {}
+    return Resource(f"arn:aws:notes:{region}:{account}:note/{request.Name}", account, keys=keys)
 
 
 async def put_note(notes: Notes, request: PutNoteRequest, call: Call) -> None:
-    notes.table.put(call.resource.arn, Note(request.Text))
+    notes.table.put(key_of(call.resource.arn), Note(request.Text))
     await notes.shard.settled()
 
 
 async def get_note(notes: Notes, request: GetNoteRequest, call: Call) -> GetNoteResult:
-    note = notes.table.get(call.resource.arn)
+    note = notes.table.get(key_of(call.resource.arn))
     if note is None:
         raise NoteMissing
     await notes.shard.settled()

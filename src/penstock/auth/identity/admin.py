@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from penstock.auth.encryption.root_key import RootKey
 from penstock.auth.identity.access_keys import TEMPORARY, Pair, encrypted_key, new_id, new_pair
-from penstock.auth.identity.builtin_policies import BUILTIN_POLICIES
 from penstock.auth.identity.file import check_name
 from penstock.auth.identity.model import (
     KEY_ID,
@@ -28,6 +27,7 @@ from penstock.auth.identity.model import (
     user_arn,
 )
 from penstock.auth.identity.principals import named_policy
+from penstock.auth.policy.vocabulary import builtin_policies
 
 
 class Subject(NamedTuple):
@@ -225,7 +225,7 @@ def retire_older_keys(subject: Subject) -> list[str]:
 
 def put_policy(content: CredentialsContent, name: str, text: str) -> None:
     check_name(name, "policy")
-    if name in BUILTIN_POLICIES:
+    if name in builtin_policies():
         raise CredentialsError(f'"{name}" is the name of a built-in policy: choose another')
     content.policies[name] = text
 

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from penstock.auth.identity.builtin_policies import BUILTIN_POLICIES
 from penstock.auth.identity.model import (
     AccessKey,
     Account,
@@ -25,6 +24,7 @@ from penstock.auth.identity.model import (
 )
 from penstock.auth.identity.sessions import Chain, Hop, OwnerKind, Session, extended
 from penstock.auth.policy import Kind, Policy, PolicyInvalid, compile_policy
+from penstock.auth.policy.vocabulary import builtin_policies
 from penstock.auth.principal import Principal
 from penstock.names import PARTITION, in_partition
 
@@ -44,7 +44,7 @@ def document_text(document: PolicyDocument) -> str:
 
 def named_policy(content: CredentialsContent, name: str) -> PolicyDocument:
     """Raises CredentialsError."""
-    found = content.policies.get(name) or BUILTIN_POLICIES.get(name)
+    found = content.policies.get(name) or builtin_policies().get(name)
     if found is None:
         raise CredentialsError(f'there is no policy "{name}": see penstock policy list')
     return found
@@ -68,7 +68,7 @@ class Principals:
         self._in_partition = partial(in_partition, partition)
         self.warnings: dict[str, None] = {}  # about policies that are probably mistaken, each line once
         for name, document in content.policies.items():
-            if name in BUILTIN_POLICIES:
+            if name in builtin_policies():
                 raise CredentialsError(f'policy "{name}" has the name of a built-in one')
             self._compiled(document, name)
         for account in content.accounts.values():

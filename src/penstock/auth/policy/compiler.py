@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from penstock.auth.policy.condition_keys import is_unknown
 from penstock.auth.policy.conditions import Holds, compile_condition
 from penstock.auth.policy.document import Document, Kind, Listed, PolicyInvalid, StatementText, read_document
 from penstock.auth.policy.principal_element import DIRECT, NONE, LevelOf, MatchLevel, compile_principals
 from penstock.auth.policy.question import Question, Verdict
 from penstock.auth.policy.variables import Template, template
+from penstock.auth.policy.vocabulary import is_unknown
 from penstock.auth.policy.wildcards import Match, NotComparable, any_of, matcher, pattern, tokens
 from penstock.auth.principal import Principal
 from penstock.cache import BoundedCache
@@ -47,19 +47,24 @@ class Applicable(NamedTuple):
 
 
 class Policy:
-    __slots__ = ("_applicable", "kind", "name", "statements", "unknown_keys")
+    __slots__ = ("_applicable", "_condition_keys", "kind", "name", "statements")
 
     def __init__(
-        self, kind: Kind, name: str, statements: tuple[Statement, ...], unknown_keys: tuple[str, ...] = ()
+        self, kind: Kind, name: str, statements: tuple[Statement, ...], condition_keys: tuple[str, ...] = ()
     ) -> None:
         self.kind = kind
         self.name = name
         self.statements = statements
-        self.unknown_keys = unknown_keys  # condition keys that no request here has: they count as missing
+        self._condition_keys = condition_keys
         self._applicable: BoundedCache[tuple[str, str], Applicable] = BoundedCache(_APPLICABLE_CACHED)
 
     def __repr__(self) -> str:
         return f"Policy({self.kind!r}, {self.name!r})"
+
+    @property
+    def unknown_keys(self) -> tuple[str, ...]:
+        """Condition keys that no request here has: they count as missing."""
+        return tuple(filter(is_unknown, self._condition_keys))
 
     def applicable(self, action: str, resource: str) -> Applicable:
         found = self._applicable.get((action, resource))
@@ -95,12 +100,12 @@ def _compile_policy(text: str, kind: Kind, name: str) -> Policy:
             statements.append(_compile_statement(statement, kind, label, document.has_variables))
         except PolicyInvalid as error:
             raise PolicyInvalid(f"statement {place}: {error}") from error
-    return Policy(kind, name, tuple(statements), _unknown_keys(document))
+    return Policy(kind, name, tuple(statements), _condition_keys(document))
 
 
-def _unknown_keys(document: Document) -> tuple[str, ...]:
+def _condition_keys(document: Document) -> tuple[str, ...]:
     keys = (condition.key for statement in document.statements for condition in statement.conditions)
-    return tuple(dict.fromkeys(key for key in keys if is_unknown(key)))
+    return tuple(dict.fromkeys(keys))
 
 
 def _compile_statement(statement: StatementText, kind: Kind, label: str, has_variables: bool) -> Statement:

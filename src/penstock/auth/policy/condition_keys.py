@@ -1,6 +1,7 @@
 """Condition keys: how each is read from the question. Their names are not case-sensitive.
 
-A key that is not listed here belongs to one service, and is read from ``Question.keys``. Otherwise it is missing, as
+A key that is not listed here belongs to one service (:mod:`penstock.auth.policy.vocabulary`), and is read from
+``Question.keys``. Otherwise it is missing, as
 it is on AWS where the request has no such property (an organisation, a VPC).
 """
 
@@ -77,25 +78,11 @@ _TAGS: dict[str, Callable[[Question], Mapping[str, str]]] = {
     "aws:requesttag": lambda question: question.request_tags,
 }
 
-SERVICE_KEYS = frozenset(
-    ("sts:externalid", "sts:rolesessionname", "sts:transitivetagkeys", "cloudwatch:namespace")
-)
-"""What the services put into ``Question.keys``."""
 
-_KNOWN_SERVICES = ("aws", "sqs", "sts", "cloudwatch", "penstock")
-
-
-def is_unknown(key: str) -> bool:
-    """Whether no request here has this key: it is misspelt, or about something that does not exist here (a VPC).
-
-    A key of another service is not unknown: its statement is about that service's actions.
-    """
-    name = key.lower()
-    service, colon, _ = name.partition(":")
-    if colon and service not in _KNOWN_SERVICES:
-        return False
+def is_of_every_request(name: str) -> bool:
+    """Whether a key, in lower case, does not belong to one service."""
     family, slash, _ = name.partition("/")
-    return not (name in _READERS or name in SERVICE_KEYS or (slash and family in _TAGS))
+    return name in _READERS or bool(slash and family in _TAGS)
 
 
 def reader(key: str) -> Reader:

@@ -30,7 +30,7 @@ class Question(NamedTuple):
     now_s: float = 0.0
     source_arn: str = ""  # on whose behalf a service calls
     source_account: str = ""
-    # Further keys of one service, in lower case: {"sts:externalid": "..."}. See condition_keys.SERVICE_KEYS.
+    # Further keys of one service, in lower case: {"sts:externalid": "..."}. See PolicyService.condition_keys.
     keys: Mapping[str, str | tuple[str, ...]] = _NOTHING
     # What holds for the action whatever the policies say.
     grantable: bool = True  # a policy of the resource may grant it to other accounts and to anonymous callers

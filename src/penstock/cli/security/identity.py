@@ -101,6 +101,11 @@ def with_file(function: Callable[..., None]) -> Callable[..., None]:
     def run(as_json: bool, **given: Any) -> None:
         flags = {name: given.pop(name) for name in ("config", *_SETTINGS)}
         _check_text(given)
+        from penstock.server.compose import (
+            declare_services,
+        )  # the whole server, which is not needed for help texts
+
+        declare_services()
         try:
             function(CredentialsFile(configured(flags), Output(as_json)), **given)
         except (CredentialsError, RootKeyError) as error:

@@ -29,6 +29,7 @@ from penstock.cli.output import Output, json_option
 from penstock.cli.security.identity import DEFAULT_FILE, is_there, table
 from penstock.clock import SystemClock
 from penstock.errors import KeyMissing
+from penstock.server.compose import declare_services
 from penstock.server.encryption import progress_of_shards, root_key
 from penstock.server.replace_root_key import replace_root_key
 from penstock.server.settings.config import Config
@@ -310,6 +311,7 @@ def replace_root(
             f"the new root key is the one in the settings (fingerprint {old.fingerprint}): create another with "
             f"penstock key root; to complete a replacement, give the old one with --root-key-file or {VARIABLE}"
         )
+    declare_services()  # the file is checked before it is written
     changed = replace_root_key(config, old, new)
     if out.as_json:
         files = [str(path) for path in changed]

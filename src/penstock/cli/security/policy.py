@@ -24,12 +24,11 @@ from penstock.auth.identity.admin import (
     put_policy,
     remove_policy,
 )
-from penstock.auth.identity.builtin_policies import BUILTIN_POLICIES
 from penstock.auth.identity.model import Account, CredentialsContent, Role, unique_id
 from penstock.auth.identity.principals import Principals, document_text, named_policy, unknown_keys_warning
 from penstock.auth.identity.sessions import Session
 from penstock.auth.policy import Policy, Question, Verdict, compile_policy, decide
-from penstock.auth.policy.condition_keys import is_unknown
+from penstock.auth.policy.vocabulary import builtin_policies, is_unknown
 from penstock.auth.principal import ANONYMOUS, Principal
 from penstock.cli.failure import Failure
 from penstock.cli.security.identity import (
@@ -79,7 +78,7 @@ def list_(file: CredentialsFile) -> None:
       penstock policy list --json | jq -r 'select(.attached_to == []) | .name'
     """
     content = file.read() if is_there(file.path) else CredentialsContent()
-    found = [(name, "built in", attached_to(content, name)) for name in BUILTIN_POLICIES]
+    found = [(name, "built in", attached_to(content, name)) for name in builtin_policies()]
     found += [(name, "custom", attached_to(content, name)) for name in content.policies]
     if file.out.as_json:
         file.out.json_lines({"name": name, "kind": kind, "attached_to": to} for name, kind, to in found)
@@ -99,7 +98,7 @@ def show(file: CredentialsFile, name: str) -> None:
     Example:
       penstock policy show sqs-send
     """
-    content = CredentialsContent() if name in BUILTIN_POLICIES else file.read()
+    content = CredentialsContent() if name in builtin_policies() else file.read()
     text = document_text(named_policy(content, name)).strip()
     if file.out.as_json:
         file.out.json(json.loads(text))
@@ -316,11 +315,11 @@ def _ask(
 
 def _row(action: str) -> Permission | None:
     """The row of ``sqs:SendMessage`` in the table of its service."""
-    from penstock.server.compose import SERVICES  # the whole server: no other command of this module needs it
+    from penstock.server.compose import SERVICES  # the whole server, which is not needed for help texts
 
     for service, _ in SERVICES:
         for name, row in service.actions.items():
-            if row.permission and f"{service.signing_name}:{name}".lower() == action.lower():
+            if row.permission and f"{service.name}:{name}".lower() == action.lower():
                 return row
     return None
 

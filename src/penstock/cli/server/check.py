@@ -12,6 +12,7 @@ from penstock.cli.output import Output
 from penstock.cli.server.setting_sections import SettingsCommand, help_all_option
 from penstock.clock import SystemClock
 from penstock.errors import StoreRefused
+from penstock.server.compose import declare_services
 from penstock.server.encryption import Encryption, root_key
 from penstock.server.node import link_security
 from penstock.server.security import SETUP_ERRORS, check_plain_http, link_tls, open_credentials, tls_files
@@ -73,6 +74,7 @@ def _read_files(config: Config) -> None:
     if config.advertise is not None:
         link_security(config, link)
     root = root_key(config, os.environ)
+    declare_services()
     open_credentials(config, root, SystemClock())
     Encryption(config, root, SystemClock())
 

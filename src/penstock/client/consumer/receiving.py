@@ -6,6 +6,7 @@ import asyncio
 import logging
 from random import random
 
+from penstock.backoff import backoff
 from penstock.client.client import Client
 from penstock.client.consumer.settings import ConsumerSettings
 from penstock.client.consumer.settling import REQUEST_ERRORS
@@ -30,7 +31,7 @@ class Receiver:
         self._queue = queue
         self._settings = settings
         self._visibility_s = _VISIBILITY_S
-        self._pause_s = 0.0
+        self._failures = 0
         self._closed = asyncio.Event()
         self._aborted = asyncio.Event()
 
@@ -62,7 +63,7 @@ class Receiver:
                     raise CannotStart(f'the queue "{self._queue}" cannot be used: {error}') from None
                 await self._pause_after(error, "waiting for the server")
             else:
-                self._pause_s = 0.0
+                self._failures = 0
                 self._visibility_s = int(found.get("VisibilityTimeout", _VISIBILITY_S))
                 if not self._visibility_s:
                     text = f'the visibility timeout of the queue "{self._queue}" is 0: give the handler one'
@@ -79,9 +80,9 @@ class Receiver:
         except (*REQUEST_ERRORS, ChecksumMismatch) as error:
             await self._pause_after(error, "cannot receive messages: trying again")
             return None
-        if self._pause_s:
+        if self._failures:
             log.info("receiving messages again", extra={"queue": self._queue})
-            self._pause_s = 0.0
+            self._failures = 0
         if messages is not None and not messages:
             if self._settings.poll_interval_s:
                 await self._pause(self._settings.poll_interval_s)
@@ -119,10 +120,10 @@ class Receiver:
 
     async def _pause_after(self, error: Exception, text: str) -> None:
         """Longer each time."""
-        self._pause_s = min(max(_PAUSE_S, self._pause_s * 2), _PAUSE_S_MAX)
+        self._failures += 1
         level = logging.ERROR if is_final(error) else logging.WARNING
         log.log(level, text, extra={"queue": self._queue, "reason": str(error)})
-        await self._pause(self._pause_s)
+        await self._pause(backoff(self._failures, _PAUSE_S, _PAUSE_S_MAX))
 
     async def _pause(self, seconds: float) -> None:
         """Shorter if it is closed."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from penstock.backoff import backoff
 from penstock.client.codec import DecodeError
 
 VISIBILITY_S_MAX: Final = 43_200  # SQS: a message is hidden for at most twelve hours from its receive on
@@ -70,8 +71,7 @@ class Exponential:
             )
 
     def __call__(self, attempt: int) -> float:
-        # The exponent is bounded: a float overflows, and a message can be received any number of times.
-        return min(self.longest_s, self.first_s * self.factor ** min(attempt - 1, 64))
+        return backoff(attempt, self.first_s, self.longest_s, factor=self.factor)
 
 
 class _GiveUpAtOnce:
@@ -105,8 +105,8 @@ class RetryPolicy:
             return None
         if isinstance(error, Retry) and error.after is not None:
             return error.after
-        backoff = self._backoff_for(error)
-        return None if isinstance(backoff, _GiveUpAtOnce) else spread(backoff, attempt, chance)
+        pauses = self._backoff_for(error)
+        return None if isinstance(pauses, _GiveUpAtOnce) else spread(pauses, attempt, chance)
 
     def _backoff_for(self, error: BaseException) -> Backoff | _GiveUpAtOnce:
         for kind in type(error).__mro__:
@@ -117,10 +117,10 @@ class RetryPolicy:
         return self.backoff
 
 
-def spread(backoff: Backoff, attempt: int, chance: float) -> float:
+def spread(pauses: Backoff, attempt: int, chance: float) -> float:
     """The pause of a backoff, with its jitter. What a function of the user returns is bounded."""
-    seconds = backoff(attempt)
-    seconds -= seconds * getattr(backoff, "jitter", 0.0) * chance
+    seconds = pauses(attempt)
+    seconds -= seconds * getattr(pauses, "jitter", 0.0) * chance
     return min(max(0.0, seconds), VISIBILITY_S_MAX) if math.isfinite(seconds) else VISIBILITY_S_MAX
 
 

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeVar
 
+from penstock.backoff import backoff
 from penstock.client.client import Client
 from penstock.client.consumer.leases import HeldLeases, Lease
 from penstock.client.consumer.retry import visibility_s
@@ -41,7 +42,7 @@ class Settling:
 
     async def delete(self, lease: Lease) -> bool:
         """False: it was lost before, or cannot be deleted. It will be delivered again."""
-        pause_s = _PAUSE_S
+        attempt = 0
         while not lease.is_lost:
             try:
                 await self._deletes.delete(lease.message.receipt_handle)
@@ -52,8 +53,8 @@ class Settling:
                     self._leases.refused(lease)
                     break
                 log.warning("cannot delete a message: trying again", extra=about)
-                await asyncio.sleep(pause_s)
-                pause_s = min(pause_s * 2, _PAUSE_S_MAX)
+                attempt += 1
+                await asyncio.sleep(backoff(attempt, _PAUSE_S, _PAUSE_S_MAX))
             else:
                 self._leases.release(lease)
                 return True

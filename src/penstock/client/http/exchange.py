@@ -117,8 +117,10 @@ class Network(Protocol):
 class AnswerReader:
     """Reads the answers that come on one connection, one after the other."""
 
-    def __init__(self, body_bytes_max: int | None = None) -> None:
-        """``body_bytes_max``: 0: an answer is complete with its head, and the connection is not used again."""
+    def __init__(self, body_bytes_max: int | None = None, *, cuts: bool = False) -> None:
+        """``body_bytes_max``: 0: an answer is complete with its head, and the connection is not used again.
+        ``cuts``: what is beyond them is not read; else such an answer is an error."""
+        self._cuts = cuts
         self._body_bytes_max = BODY_BYTES_MAX if body_bytes_max is None else body_bytes_max
         self._parser = HttpResponseParser(self)
         self.expect(None)
@@ -168,10 +170,14 @@ class AnswerReader:
 
     def on_body(self, piece: bytes) -> None:
         self._body_bytes += len(piece)
-        if not self._body_bytes_max:
+        if not self._body_bytes_max or (self._cuts and self._answer is not None):
             return
         if self._sink is not None:
             self._sink(piece)
+            return
+        if self._body_bytes > self._body_bytes_max and self._cuts:
+            body = b"".join((*self._pieces, piece))[: self._body_bytes_max]
+            self._answer = Answer(self._parser.get_status_code(), self._headers, body)
             return
         if self._body_bytes > self._body_bytes_max:
             raise ExchangeFailed(f"the answer has more than {self._body_bytes_max} bytes", is_final=True)
@@ -182,7 +188,7 @@ class AnswerReader:
         if status < 200:  # the answer is still to come
             self._headers = []
             return
-        if not self._body_bytes_max:
+        if not self._body_bytes_max or (self._cuts and self._answer is not None):
             return
         if self._answer is not None:
             raise ExchangeFailed("the server answered twice")

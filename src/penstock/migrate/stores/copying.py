@@ -19,11 +19,12 @@ import msgspec
 
 from penstock.errors import StoreRefused
 from penstock.migrate.stores.contents import ContentMover
-from penstock.migrate.stores.mapping import ShardMapping, StoredRecord
+from penstock.migrate.stores.mapping import ShardMapping
 from penstock.migrate.stores.opened import OpenShard
 from penstock.queues.former_shards import FORMER_SHARDS
 from penstock.store.changes import Changes, DedupRow, EntryRow, LogRow, RecordKind
 from penstock.store.encrypted import KEY_VERSIONS
+from penstock.store.moving import StoredRecord, left_out
 from penstock.store.port import LAST, UNFINISHED, Mark, ShardState
 
 ROWS_PER_PAGE, BYTES_PER_PAGE = 5_000, 8 * 1024 * 1024
@@ -63,7 +64,7 @@ class Progress(msgspec.Struct, frozen=True):
     verified: bool = False
 
 
-PROGRESS = RecordKind(UNFINISHED, Progress)
+PROGRESS = RecordKind(UNFINISHED, Progress, left_out)
 _KEY = "progress"
 
 

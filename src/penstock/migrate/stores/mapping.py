@@ -15,40 +15,25 @@ from typing import NamedTuple
 
 import msgspec
 
-from penstock.broker.bulk_tasks import BULK_TASKS, TASK_FILTERS
-from penstock.broker.catalogue import COOLDOWNS, QUEUES
-from penstock.broker.failures import FAILURES
+from penstock.broker.catalogue import QUEUES
 from penstock.broker.handover import Cause
 from penstock.broker.inbox import INBOXES
-from penstock.broker.metric_log import METRICS_LOG, METRICS_STATE, Gathered, read_gathered, read_log
-from penstock.broker.move_tasks import MOVE_TARGETS, MOVE_TASKS
-from penstock.broker.number_times import NUMBER_NOTES
-from penstock.broker.operations import Operation
+from penstock.broker.metric_log import METRICS_LOG, Gathered, read_gathered, read_log
 from penstock.broker.outbox import LOG_KIND, OUTBOX, decode_departure
 from penstock.errors import StoreRefused
 from penstock.metrics.queue_rows import pack_rows
 from penstock.migrate.stores.opened import OpenShard
-from penstock.monitoring.monitoring import KINDS as MONITORING_KINDS
 from penstock.names import Home, QueueName, shard_of
 from penstock.queues.former_shards import FORMER_SHARDS, FormerShard
 from penstock.queues.receipts import ALL_HASHED, MESSAGE_ID_FORMS, OWN_IDS
 from penstock.queues.settings import QueueRecord
-from penstock.server.console_sign_outs import SIGN_OUTS
+from penstock.server.compose import record_kinds
 from penstock.store.changes import DedupRow, EntryRow, LogRow
 from penstock.store.encrypted import KEY_VERSIONS
+from penstock.store.moving import Move, QueuePlace, StoredRecord, to_all_fed
 from penstock.store.port import Mark, ShardState, Store
 
 _LOG_ROWS_PER_READ = 1000
-
-
-class StoredRecord(NamedTuple):
-    kind: str
-    key: str
-    data: bytes
-
-
-MovedRecords = Sequence[tuple[int, StoredRecord]]
-"""Each with its shard of the target."""
 
 
 class TargetShard(NamedTuple):
@@ -126,6 +111,9 @@ class ShardMapping:
         self._queues = [dict(self._moved_queues(state, index)) for index, state in enumerate(states)]
         self._returning = [_returning(sources, index) for index in range(len(sources))]
         self._gathered: dict[int, Gathered] = {}
+        # Key versions have no owner but the store.
+        self._moves: dict[str, Move] = {KEY_VERSIONS: to_all_fed}
+        self._moves |= {kind.name: kind.move for kind in record_kinds()}
 
     def _moved_queues(self, state: ShardState, source: int) -> Iterator[tuple[int, MovedQueue]]:
         for data in state.records.get(QUEUES.name, {}).values():
@@ -187,87 +175,44 @@ class ShardMapping:
 
     def records(self, source: int) -> Iterator[tuple[int, StoredRecord]]:
         """The records of a shard as the target keeps them, in an order that is always the same."""
+        place = ShardPlace(self.targets, source, self._queues[source], self._returning[source].tasks)
         for kind, records in sorted(self._states[source].records.items()):
-            if kind not in _MOVED:
+            move = self._moves.get(kind)
+            if move is None:
                 raise StoreRefused(
                     f'the source holds records of the kind "{kind}", which this release cannot migrate: '
                     "use the release that wrote them"
                 )
             for key, data in sorted(records.items()):
-                yield from _MOVED[kind](self, source, StoredRecord(kind, key, data))
-
-    def _queue(self, source: int, record: StoredRecord) -> MovedRecords:
-        queue = self._queues[source][int(record.key)]
-        if queue.raised_by:
-            record = StoredRecord(record.kind, str(queue.record.id), QUEUES.encode(queue.record))
-        return [(queue.target, record)]
-
-    def _cooldown(self, source: int, record: StoredRecord) -> MovedRecords:
-        return [(self._target_of(QueueName(*record.key.split("/", 2))), record)]
-
-    def _move_task(self, source: int, record: StoredRecord) -> MovedRecords:
-        task = MOVE_TASKS.decode(record.data)
-        if back := self._returning[source].tasks[task.id]:
-            task = msgspec.structs.replace(task, moved=task.moved - back)
-            record = record._replace(data=MOVE_TASKS.encode(task))
-        return [(self._target_of(task.source), record)]
-
-    def _bulk_task(self, source: int, record: StoredRecord) -> MovedRecords:
-        task = BULK_TASKS.decode(record.data)
-        if back := self._returning[source].tasks[task.id]:
-            task = msgspec.structs.replace(task, done=task.done - back)
-            if task.operation is not Operation.COPY:  # it has to look at them again
-                task = msgspec.structs.replace(task, after=None, looked_through=False)
-            record = record._replace(data=BULK_TASKS.encode(task))
-        return [(self._target_of(task.queue), record)]
-
-    def _move_targets(self, source: int, record: StoredRecord) -> MovedRecords:
-        return [(self._target_of(MOVE_TARGETS.decode(record.data).queue), record)]
-
-    def _task_filter(self, source: int, record: StoredRecord) -> MovedRecords:
-        return [(self._target_of(TASK_FILTERS.decode(record.data).queue), record)]
-
-    def _failures(self, source: int, record: StoredRecord) -> MovedRecords:
-        failures = FAILURES.decode(record.data)
-        queue = self._queues[source].get(failures.queue)
-        if queue is None:
-            return []  # its message went with the queue
-        if queue.raised_by:
-            data = FAILURES.encode(msgspec.structs.replace(failures, queue=queue.record.id))
-            record = StoredRecord(record.kind, str(int(record.key) + queue.raised_by), data)
-        return [(queue.target, record)]
-
-    def _key_version(self, source: int, record: StoredRecord) -> MovedRecords:
-        return [(index, record) for index, target in enumerate(self.targets) if source in target.raised_by]
-
-    def _of_home(self, source: int, record: StoredRecord) -> MovedRecords:
-        return [(Home.of_key(record.key).shard(len(self.targets)), record)]
-
-    def _number_notes(self, source: int, record: StoredRecord) -> MovedRecords:
-        """Positions keep their numbers, so that these can be distinguished only in a shard with one source."""
-        fed = [index for index, target in enumerate(self.targets) if list(target.raised_by) == [source]]
-        return [(index, record) for index in fed]
-
-    def _left_out(self, source: int, record: StoredRecord) -> MovedRecords:
-        return []
+                yield from move(place, StoredRecord(kind, key, data))
 
 
-_MOVED = {
-    QUEUES.name: ShardMapping._queue,
-    COOLDOWNS.name: ShardMapping._cooldown,
-    MOVE_TASKS.name: ShardMapping._move_task,
-    MOVE_TARGETS.name: ShardMapping._move_targets,
-    BULK_TASKS.name: ShardMapping._bulk_task,
-    TASK_FILTERS.name: ShardMapping._task_filter,
-    FAILURES.name: ShardMapping._failures,
-    KEY_VERSIONS: ShardMapping._key_version,
-    **{kind.name: ShardMapping._of_home for kind in (*MONITORING_KINDS, SIGN_OUTS)},
-    FORMER_SHARDS.name: ShardMapping._left_out,  # each shard of the target has its own, see target_shard
-    MESSAGE_ID_FORMS.name: ShardMapping._left_out,  # part of what target_shard remembers of a former shard
-    NUMBER_NOTES.name: ShardMapping._number_notes,
-    METRICS_STATE.name: ShardMapping._left_out,  # a shard of the target counts the space of its own metrics
-    INBOXES.name: ShardMapping._left_out,  # no message is on its way between shards of the target
-}
+class ShardPlace(NamedTuple):
+    """Where the contents of one shard of the source go, for the kinds of records (:class:`Relocation`)."""
+
+    targets: Sequence[TargetShard]
+    source: int
+    queues: Mapping[int, MovedQueue]
+    returning_of: Counter[str]
+
+    @property
+    def shards(self) -> int:
+        return len(self.targets)
+
+    @property
+    def fed(self) -> list[int]:
+        return [index for index, target in enumerate(self.targets) if self.source in target.raised_by]
+
+    @property
+    def fed_alone(self) -> list[int]:
+        return [index for index in self.fed if len(self.targets[index].raised_by) == 1]
+
+    def queue(self, id: int) -> QueuePlace | None:
+        queue = self.queues.get(id)
+        return None if queue is None else QueuePlace(queue.target, queue.raised_by)
+
+    def returning(self, task: str) -> int:
+        return self.returning_of[task]
 
 
 def _returning(sources: Sequence[OpenShard], index: int) -> Returning:

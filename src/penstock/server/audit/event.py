@@ -44,7 +44,7 @@ class AuditEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     at_ms: int  # wall clock
     request_id: str
-    service: str  # as in the credential scope: "sqs", "sts"
+    source: str  # of the service: "sqs.amazonaws.com"
     action: str  # "" if the request named none
     rule: AuditRule
     read_only: bool
@@ -58,6 +58,7 @@ class AuditEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     principal: Principal | None = None  # None: the server is open, or the caller could not be verified
     access_key: str = ""  # claimed by a caller without a principal
     resource: str = ""  # ARN of the queue or role
+    resource_type: str = ""  # "AWS::SQS::Queue"
     parameters: Mapping[str, Any] | None = None
     response: Mapping[str, Any] | None = None
     verdict: Verdict | None = None  # None: the policies were not evaluated
@@ -109,7 +110,7 @@ def cloudtrail_event(event: AuditEvent) -> dict[str, Any]:
         "eventVersion": EVENT_VERSION,
         "userIdentity": _identity(event),
         "eventTime": iso_time(event.at_ms / 1000),
-        "eventSource": f"{event.service}.amazonaws.com",
+        "eventSource": event.source,
         "eventName": cut(event.action) or "Unknown",
         "awsRegion": event.region,
         "sourceIPAddress": event.source_ip,
@@ -132,7 +133,7 @@ def cloudtrail_event(event: AuditEvent) -> dict[str, Any]:
         "eventCategory": event.rule.category or "Management",
     }
     if event.resource:
-        fields["resources"] = [_resource(event.resource)]
+        fields["resources"] = [_resource(event)]
     if tls := _tls(event):
         fields["tlsDetails"] = tls
     return fields
@@ -226,10 +227,11 @@ def _recipient(event: AuditEvent) -> str:
     return event.principal.account if event.principal and event.principal.account else event.account
 
 
-def _resource(arn: str) -> dict[str, str]:
-    parts = _arn_parts(arn)
-    kind = {"sqs": "AWS::SQS::Queue", "iam": "AWS::IAM::Role"}.get(parts[2]) if parts else None
-    return {"accountId": parts[4], "type": kind, "ARN": cut(arn)} if kind else {"ARN": cut(arn)}
+def _resource(event: AuditEvent) -> dict[str, str]:
+    arn = cut(event.resource)
+    if not event.resource_type:
+        return {"ARN": arn}
+    return {"accountId": _arn_parts(event.resource)[4], "type": event.resource_type, "ARN": arn}
 
 
 def _arn_parts(arn: str) -> list[str]:

@@ -39,7 +39,9 @@ class AuditRecorder:
         services: Iterable[Service],
     ) -> None:
         self._log = log
-        self._claims = _Claims(list(services))
+        services = list(services)
+        self._claims = _Claims(services)
+        self._arns = [kind for service in services for kind in service.arns]
         self._origins = origins
         self._home = home  # account and region of requests that could not be verified
         self._now_ms = now_ms
@@ -67,7 +69,7 @@ class AuditRecorder:
             AuditEvent(
                 at_ms=self._now_ms(),
                 request_id=call.request_id,
-                service=service.signing_name,
+                source=service.event_source,
                 action=action.name,
                 rule=rule,
                 read_only=action.read_only,
@@ -80,6 +82,7 @@ class AuditRecorder:
                 certificate=call.certificate,
                 principal=call.principal,
                 resource=call.resource_arn,
+                resource_type=self._resource_type(call.resource_arn),
                 parameters=None if request is None else listed_members(rule.parameters, request),
                 response=listed_members(rule.response, response) if response and fault is None else None,
                 verdict=call.verdict,
@@ -96,7 +99,7 @@ class AuditRecorder:
             AuditEvent(
                 at_ms=self._now_ms(),
                 request_id=request.id,
-                service=service.signing_name,
+                source=service.event_source,
                 action=action,
                 rule=_UNKNOWN if row is None else row.audit,
                 read_only=row is not None and row.read_only,
@@ -112,6 +115,18 @@ class AuditRecorder:
                 refused=True,
                 **_error(fault),
             )
+        )
+
+    def _resource_type(self, arn: str) -> str:
+        """As the services declare it; empty for what no service declares, such as ``*``."""
+        parts = arn.split(":", 5)
+        return next(
+            (
+                kind.resource_type
+                for kind in self._arns
+                if len(parts) == 6 and kind.service == parts[2] and parts[5].startswith(kind.prefix)
+            ),
+            "",
         )
 
 

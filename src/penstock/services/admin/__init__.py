@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.services.admin.actions import ACTIONS
 from penstock.services.admin.faults import to_fault
 from penstock.services.admin.resources import Admin, SqsTexts
-from penstock.wire.service import Service
+from penstock.wire.service import ArnKind, Service
 
 __all__ = ["ACTIONS", "SERVICE", "Admin", "SqsTexts"]
 
@@ -16,4 +16,10 @@ SERVICE = Service(
     protocols=("rest-json",),
     actions=ACTIONS,
     to_fault=to_fault,
+    is_announced=False,
+    arns=(ArnKind("penstock", "server"),),
+    policies={
+        "penstock-read-only": ("penstock:Get*", "penstock:List*"),
+        "penstock-full-access": ("penstock:*",),
+    },
 )

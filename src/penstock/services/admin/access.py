@@ -7,7 +7,7 @@ import msgspec
 from penstock.auth.authorize import AccessDenied, authorize
 from penstock.broker.other_shards import DefinitionQuestion
 from penstock.names import QueueName
-from penstock.services.admin.resources import Admin, AdminResource, queue_named, the_server
+from penstock.services.admin.resources import Admin, queue_named, queue_resource, the_server
 from penstock.services.admin.shown import limit_of
 from penstock.services.admin.structs import (
     ListAuditEventsRequest,
@@ -29,7 +29,7 @@ async def list_permissions(
     if request.queue is not None:
         name = queue_named(request.queue, request.account, call)
         found = await admin.broker.ask(DefinitionQuestion(name))
-    queue = AdminResource(name.arn, name.account, found)
+    queue = queue_resource(name, found)
     server = the_server(admin, request, call)
     asked = msgspec.structs.replace(call)  # each question leaves its verdict
     allowed, remedies = [], {}

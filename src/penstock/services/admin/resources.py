@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from penstock.auth.authorize import authorize
+from penstock.auth.authorize import Resource, authorize_send
 from penstock.broker.other_shards import DefinitionQuestion
 from penstock.errors import QueueMissing
 from penstock.names import QueueName, is_account, partition_of
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from penstock.queues.settings import QueueRecord
     from penstock.services.admin.server import ServerControl
 
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
 _NAME = re.compile(r"[\w.-]{1,80}", re.ASCII)
 
 
@@ -53,32 +51,10 @@ class Admin(msgspec.Struct, frozen=True):
     totals: RecentTotals = msgspec.field(default_factory=RecentTotals)
 
 
-class SendPermission(NamedTuple):
-    permission: str = "sqs:SendMessage"
-    grantable: bool = True
-    root_always: bool = False
+class AdminResource(Resource):
+    """A queue, or the server."""
 
-
-_SEND = SendPermission()
-
-
-class AdminResource(msgspec.Struct):
-    """What authorization asks of a resource: a queue, or the server."""
-
-    arn: str
-    account: str
     found: LiveQueue | QueueRecord | None = None  # the latter in a shard of another process
-    request_tags: Mapping[str, str] = _NOTHING
-    tag_keys: tuple[str, ...] = ()
-    keys: Mapping[str, str] = _NOTHING
-
-    @property
-    def policy(self) -> str | None:
-        return None if self.found is None else self.found.settings.policy
-
-    @property
-    def tags(self) -> Mapping[str, str]:
-        return _NOTHING if self.found is None else self.found.tags
 
     @property
     def queue(self) -> LiveQueue:
@@ -86,6 +62,13 @@ class AdminResource(msgspec.Struct):
         if self.found is None:
             raise QueueMissing
         return cast("LiveQueue", self.found)
+
+
+def queue_resource(name: QueueName, found: LiveQueue | QueueRecord | None) -> AdminResource:
+    """``found``: None if the queue does not exist."""
+    if found is None:
+        return AdminResource(name.arn, name.account)
+    return AdminResource(name.arn, name.account, found.settings.policy, found.tags, found=found)
 
 
 def queue_in_path(admin: Admin, request: AboutQueue, call: Call) -> AdminResource:
@@ -96,7 +79,7 @@ def queue_in_path(admin: Admin, request: AboutQueue, call: Call) -> AdminResourc
         admin.broker.check_owned(name)
         if call.principal is None:
             raise QueueMissing
-    return AdminResource(name.arn, name.account, found)
+    return queue_resource(name, found)
 
 
 def queue_named(text: str, account: str | None, call: Call) -> QueueName:
@@ -114,7 +97,7 @@ async def authorize_target(admin: Admin, name: QueueName, call: Call) -> None:
 
     Raises AccessDenied, QueueMissing or Unreachable."""
     found = await admin.broker.ask(DefinitionQuestion(name))
-    authorize(call, _SEND, AdminResource(name.arn, name.account, found))
+    authorize_send(call, queue_resource(name, found))
     if found is None:
         raise admin_fault(
             "QueueDoesNotExist", f"The queue {name.name} does not exist in this account and region."
@@ -124,7 +107,7 @@ async def authorize_target(admin: Admin, name: QueueName, call: Call) -> None:
 def authorize_any_target(near: QueueName, call: Call) -> None:
     """Messages may be sent to any queue of this one's account and region. Raises AccessDenied."""
     name = QueueName(near.account, near.region, "*")
-    authorize(call, _SEND, AdminResource(name.arn, name.account))
+    authorize_send(call, AdminResource(name.arn, name.account))
 
 
 def all_queues(admin: Admin, request: Any, call: Call) -> AdminResource:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, cast, get_args
+from typing import cast, get_args
 
 import msgspec
 
-from penstock.auth.authorize import authorize
+from penstock.auth.authorize import Resource, authorize_send
 from penstock.broker.other_shards import DefinitionQuestion
 from penstock.errors import AlarmMissing
 from penstock.metrics.alarms import AlarmState
@@ -18,7 +18,7 @@ from penstock.names import Arn, QueueName, Space
 from penstock.services.cloudwatch.alarm_config import composite_alarm_config, metric_alarm_config
 from penstock.services.cloudwatch.faults import cloudwatch_fault, validation_error
 from penstock.services.cloudwatch.limits import STATE_DATA_LENGTH_MAX, STATE_REASON_LENGTH_MAX
-from penstock.services.cloudwatch.resources import CloudWatch, CloudWatchResource, authorize_alarms
+from penstock.services.cloudwatch.resources import CloudWatch, authorize_alarms
 from penstock.services.cloudwatch.structs import (
     DeleteAlarmsRequest,
     DisableAlarmActionsRequest,
@@ -31,14 +31,6 @@ from penstock.services.cloudwatch.structs import (
 from penstock.services.cloudwatch.validation import ModelChecks
 from penstock.wire.service import Call
 
-
-class _SendPermission(NamedTuple):
-    permission: str = "sqs:SendMessage"
-    grantable: bool = True
-    root_always: bool = False
-
-
-_SEND = _SendPermission()
 _STATES = ("INSUFFICIENT_DATA", "ALARM", "OK")  # in the order of CloudWatch's text
 
 
@@ -105,11 +97,11 @@ async def _check_queue(cw: CloudWatch, queue: QueueName, call: Call) -> None:
         raise validation_error("An alarm can only send to queues of its own account.")
     if call.principal is not None:
         asked, verdict = call.resource_arn, call.verdict
-        target = CloudWatchResource(queue.arn, queue.account)
+        target = Resource(queue.arn, queue.account)
         record = await cw.broker.ask(DefinitionQuestion(queue))
         if record is not None:  # it need not exist yet
             target.tags, target.policy = record.tags, record.settings.policy
-        authorize(call, _SEND, target)
+        authorize_send(call, target)
         call.resource_arn, call.verdict = asked, verdict  # the audit log is about the alarm
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.auth.policy import Question, compile_policy, decide
-from penstock.auth.principal import service_principal
+from penstock.auth.authorize import Resource, may_send
 from penstock.limits import SECOND
 from penstock.metrics.alarms import iso_milliseconds
 from penstock.metrics.statistics import SIMPLE
@@ -77,20 +75,10 @@ class CloudWatchTexts:
         everyone, or for this alarm, still counts."""
         if not self._is_secured or settings.policy is None:
             return None
-        question = Question(
-            principal=service_principal(SERVICE_NAME),
-            action="sqs:SendMessage",
-            resource=queue.arn,
-            resource_account=queue.account,
-            resource_policy=compile_policy(settings.policy, kind="resource"),
-            secure=True,
-            now_s=time.time(),
-            source_arn=alarm.arn,
-            source_account=alarm.space.account,
-        )
-        verdict = decide(question)
-        is_denied = not verdict.allowed and verdict.policy is not None
-        return "the policy of the queue denies it" if is_denied else None
+        target = Resource(queue.arn, queue.account, settings.policy)
+        if may_send(SERVICE_NAME, target, alarm.arn, alarm.space.account, needs_allow=False):
+            return None
+        return "the policy of the queue denies it"
 
 
 def _composite(alarm: Alarm) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.auth.authorize import authorize
+from penstock.auth.authorize import Resource, authorize
 from penstock.monitoring.alarm_records import alarm_arn
 from penstock.monitoring.dashboards import dashboard_arn
 from penstock.names import partition_of
@@ -41,14 +41,7 @@ class CloudWatch(msgspec.Struct, frozen=True):
         return self.partition or partition_of(call.space.region)
 
 
-class CloudWatchResource(msgspec.Struct):
-    arn: str
-    account: str
-    tags: Mapping[str, str] = _NOTHING
-    request_tags: Mapping[str, str] = _NOTHING
-    tag_keys: tuple[str, ...] = ()
-    keys: Mapping[str, str | tuple[str, ...]] = _NOTHING
-    policy: str | None = None  # of a queue that an alarm sends to
+class CloudWatchResource(Resource):
     home: ShardMonitoring | None = None  # where it lives
 
 
@@ -79,7 +72,9 @@ def alarm_resource(
     alarm = home.alarms.get(call.space, name)
     tags = _NOTHING if alarm is None else alarm.tags
     arn = alarm_arn(call.space, name)
-    return CloudWatchResource(arn, call.space.account, tags, request_tags, tuple(request_tags), home=home)
+    return CloudWatchResource(
+        arn, call.space.account, None, tags, request_tags, tuple(request_tags), home=home
+    )
 
 
 def named_alarms(cw: CloudWatch, request: NamesAlarms, call: Call) -> CloudWatchResource:
@@ -112,4 +107,4 @@ def dashboard_resource(
     dashboard = home.dashboards.get(account, name)
     tags = _NOTHING if dashboard is None else dashboard.tags
     arn = dashboard_arn(cw.partition_of(call), account, name)
-    return CloudWatchResource(arn, account, tags, request_tags, tuple(request_tags), home=home)
+    return CloudWatchResource(arn, account, None, tags, request_tags, tuple(request_tags), home=home)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from penstock.services.sqs.actions import ACTIONS
+from penstock.services.sqs.actions import ACTIONS, POLICIES
 from penstock.services.sqs.faults import to_fault
 from penstock.services.sqs.resources import Sqs
-from penstock.wire.service import Service
+from penstock.wire.service import ArnKind, Service
 
 __all__ = ["ACTIONS", "SERVICE", "Sqs"]
 
@@ -17,4 +17,8 @@ SERVICE = Service(
     xml_error_detail=True,
     actions=ACTIONS,
     to_fault=to_fault,
+    arns=(ArnKind("sqs", "", "AWS::SQS::Queue"),),
+    policies=POLICIES,
+    console_path="sqs",
+    metric_namespaces=("AWS/SQS",),
 )

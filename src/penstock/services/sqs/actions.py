@@ -10,6 +10,8 @@ message groups and deduplication ids. Of messages there are counts.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from penstock.services.sqs import structs as st
 from penstock.services.sqs.move_tasks import (
     cancel_message_move_task,
@@ -182,3 +184,15 @@ _ROWS = (
 )  # fmt: skip
 
 ACTIONS = {row.name: row for row in _ROWS}
+
+_FIND = ("sqs:GetQueueUrl", "sqs:GetQueueAttributes")
+
+POLICIES: Mapping[str, tuple[str, ...]] = {
+    "sqs-read-only": (
+        *_FIND, "sqs:ListQueues", "sqs:ListQueueTags", "sqs:ListDeadLetterSourceQueues", "sqs:ListMessageMoveTasks",
+    ),
+    "sqs-send": (*_FIND, "sqs:SendMessage"),
+    "sqs-receive": (*_FIND, "sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility"),
+    "sqs-full-access": ("sqs:*",),
+}  # fmt: skip
+"""Built-in policies. Together with those of the other services they are enough for most users."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.services.sts.actions import ACTIONS
 from penstock.services.sts.faults import to_fault
 from penstock.services.sts.handlers import Sts
-from penstock.wire.service import Service
+from penstock.wire.service import ArnKind, Service
 
 __all__ = ["ACTIONS", "SERVICE", "Sts"]
 
@@ -16,4 +16,7 @@ SERVICE = Service(
     xml_namespace="https://sts.amazonaws.com/doc/2011-06-15/",
     actions=ACTIONS,
     to_fault=to_fault,
+    arns=(ArnKind("iam", "role/", "AWS::IAM::Role"),),
+    condition_keys=("sts:externalid", "sts:rolesessionname", "sts:transitivetagkeys"),
+    policies={"assume-roles": ("sts:AssumeRole", "sts:TagSession")},
 )

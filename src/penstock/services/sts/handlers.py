@@ -6,11 +6,10 @@ A session can only be narrowed: by a policy, and by tags that the sessions befor
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 import msgspec
 
-from penstock.auth.authorize import authorize
+from penstock.auth.authorize import Resource, authorize
 from penstock.auth.identity import Credentials
 from penstock.auth.identity.model import MAX_SESSION_S, Role, root_arn, unique_id
 from penstock.auth.identity.principals import KnownRole, SessionPrincipal, assumed_role_arn
@@ -108,36 +107,17 @@ async def get_session_token(
     return st.GetSessionTokenResult(Credentials=_written(issued, session.expires_s))
 
 
-class RoleResource(msgspec.Struct):
+class RoleResource(Resource, kw_only=True):
     """The role to assume, and what the conditions of its trust policy can compare.
 
     AWS: a role that does not exist is denied like one that does not trust the caller.
     """
 
-    arn: str
-    account: str
     name: str
     role: KnownRole | None
     inherited: dict[str, str]  # tags from the session before in a chain
     added: dict[str, str]
     transitive: tuple[str, ...]  # keys of the tags that the next session inherits
-    keys: Mapping[str, str | tuple[str, ...]]
-
-    @property
-    def policy(self) -> Policy:
-        return _NO_TRUST if self.role is None else self.role.trust
-
-    @property
-    def tags(self) -> Mapping[str, str]:
-        return {} if self.role is None else self.role.tags
-
-    @property
-    def request_tags(self) -> dict[str, str]:
-        return self.inherited | self.added
-
-    @property
-    def tag_keys(self) -> tuple[str, ...]:
-        return tuple(self.request_tags)
 
 
 def role_to_assume(sts: Sts, request: st.AssumeRoleRequest, call: Call) -> RoleResource:
@@ -164,7 +144,12 @@ def role_to_assume(sts: Sts, request: st.AssumeRoleRequest, call: Call) -> RoleR
     role = None if sts.credentials is None else sts.credentials.directory.role(request.RoleArn)
     # Policies see the role in the same partition however the caller names it, so that none can be evaded.
     arn = in_partition(_partition(sts, call), request.RoleArn)
-    return RoleResource(arn, named[1], named[2], role, inherited, added, transitive, keys)
+    trust, tags = (_NO_TRUST, {}) if role is None else (role.trust, role.tags)
+    all_tags = inherited | added
+    return RoleResource(
+        arn, named[1], trust, tags, all_tags, tuple(all_tags), keys,
+        name=named[2], role=role, inherited=inherited, added=added, transitive=transitive,
+    )  # fmt: skip
 
 
 async def assume_role(sts: Sts, request: st.AssumeRoleRequest, call: Call) -> st.AssumeRoleResult:
@@ -213,7 +198,7 @@ def _session(
         expires_s=now_s + duration_s,
         name=request.RoleSessionName or "",
         policy=_checked_policy(request.Policy),
-        tags=resource.request_tags,
+        tags=dict(resource.request_tags),
         transitive=resource.transitive,
         chain=() if before is None else before.chain,
     )

@@ -1,8 +1,8 @@
-"""Requests that the server makes on behalf of accounts, such as those to web hooks of alarms.
+"""Requests that the server makes on behalf of accounts: one client for all of its parts.
 
 A user who chooses the URL could make the server call whatever it can reach. So an operator lists what may be called
-(:class:`AllowedUrls`), redirects are not followed, and proxies of the environment are not used. A name is looked up
-once for each request, and the connection goes to one of the addresses that were found and checked.
+(:mod:`penstock.outgoing.urls`), redirects are not followed, and proxies of the environment are not used. A name is
+looked up once for each request, and the connection goes to one of the addresses that were found and checked.
 
 One time limit is around the whole exchange, from the lookup to the answer, and of the answer no more is read than was
 asked for: a server that answers a byte at a time gains nothing. Accounts share the requests that are made at a time.
@@ -13,18 +13,17 @@ wait for.
 from __future__ import annotations
 
 import asyncio
-import re
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from ipaddress import IPv6Address, ip_address
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
-from urllib.parse import unquote, urlsplit
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock import __version__
-from penstock.server.fair_share import FairShare
+from penstock.fair_share import FairShare
+from penstock.outgoing.urls import OutgoingUrl
 
 if TYPE_CHECKING:
     from penstock.client.http.asynchronous import AsyncConnection
@@ -34,74 +33,10 @@ T = TypeVar("T")
 
 TIMEOUT_S = 10.0
 _AT_A_TIME, _OF_ONE_ACCOUNT = 64, 8
-_PORTS = {"http": 80, "https": 443}
 
 
 class OutgoingFailed(Exception):
     """There is no answer. The text says why."""
-
-
-class OutgoingUrl(NamedTuple):
-    scheme: str
-    host: str
-    port: int
-    path: str
-    query: str
-
-    @classmethod
-    def parse(cls, text: str) -> OutgoingUrl | None:
-        """None if it is no URL that is the same for everyone who reads it."""
-        try:
-            parts = urlsplit(text)
-            port = parts.port
-        except ValueError:
-            return None
-        scheme, host = parts.scheme.lower(), parts.hostname
-        if scheme not in _PORTS or not host or port == 0 or "@" in parts.netloc or parts.fragment:
-            return None
-        if not text.isascii() or not text.isprintable() or " " in text or "\\" in text:
-            return None
-        if not _is_plain(parts.path):
-            return None
-        return cls(scheme, host.lower().rstrip("."), port or _PORTS[scheme], parts.path or "/", parts.query)
-
-    def is_below(self, allowed: OutgoingUrl) -> bool:
-        """Is it the same address, and the same path or one below it?"""
-        prefix = allowed.path.rstrip("/")
-        is_same_path = self.path == allowed.path or self.path.startswith(f"{prefix}/")
-        return self[:3] == allowed[:3] and is_same_path
-
-    @property
-    def target(self) -> str:
-        return f"{self.path}?{self.query}" if self.query else self.path
-
-    @property
-    def host_header(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
-
-
-def _is_plain(path: str) -> bool:
-    """Whether no server sees a segment in it that leads upwards, or a control character.
-
-    Servers decode a path before they resolve it, some of them more than once, and some drop what follows a semicolon
-    in a segment."""
-    while (decoded := unquote(path)) != path:
-        path = decoded
-    names = [segment.partition(";")[0].strip() for segment in re.split(r"[/\\]", path)]
-    return path.isprintable() and not any(name and not name.strip(".") for name in names)
-
-
-class AllowedUrls:
-    """What may be called: URLs of the operator, and everything below their paths."""
-
-    def __init__(self, allowed: Sequence[str]) -> None:
-        self._allowed = [url for text in allowed if (url := OutgoingUrl.parse(text)) is not None]
-
-    def find(self, text: str) -> OutgoingUrl | None:
-        """The URL, if it may be called."""
-        url = OutgoingUrl.parse(text)
-        return url if url is not None and any(url.is_below(each) for each in self._allowed) else None
 
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
@@ -125,14 +60,23 @@ class OutgoingHttp:
         self._tls: TlsContexts | None = None
         self._is_closed = False
 
-    async def post(
-        self, account: str, url: OutgoingUrl, body: bytes, content_type: str, *, answer_bytes_max: int = 0
+    async def request(
+        self,
+        account: str,
+        method: str,
+        url: OutgoingUrl,
+        headers: Mapping[str, str],
+        body: bytes = b"",
+        *,
+        answer_bytes_max: int = 0,
     ) -> Answer:
-        """``account``: whose share it takes. ``answer_bytes_max``: 0: only the head of the answer is read. Raises
-        OutgoingFailed, also when this is closed."""
+        """Returns status, headers and the first bytes of the body. What the status means is up to the caller.
+
+        ``account``: whose share it takes. ``answer_bytes_max``: of the body; what is beyond them is not read. Raises
+        OutgoingFailed if there is no answer, also when this is closed."""
         if self._is_closed:
             raise OutgoingFailed("the server stops")
-        exchange = self._exchange(account, url, _request(url, body, content_type), answer_bytes_max)
+        exchange = self._exchange(account, url, _request(method, url, headers, body), answer_bytes_max)
         # A task of its own: callers run without one, and the time limit needs one.
         task = asyncio.get_running_loop().create_task(exchange)
         self._under_way.add(task)
@@ -184,7 +128,7 @@ class OutgoingHttp:
         for address in addresses:
             try:
                 _, connection = await loop.create_connection(
-                    lambda: AsyncConnection(loop, AnswerReader(answer_bytes_max)),
+                    lambda: AsyncConnection(loop, AnswerReader(answer_bytes_max, cuts=True)),
                     address,
                     url.port,
                     ssl=context,
@@ -215,12 +159,18 @@ def _is_of_a_host(text: str) -> bool:
     return not (address.is_link_local or address.is_multicast or address.is_unspecified)
 
 
-def _request(url: OutgoingUrl, body: bytes, content_type: str) -> bytes:
-    head = (
-        f"POST {url.target} HTTP/1.1\r\nHost: {url.host_header}\r\nUser-Agent: penstock/{__version__}\r\n"
-        f"Accept: */*\r\nConnection: close\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
-    )
-    return head.encode() + body
+def _request(method: str, url: OutgoingUrl, headers: Mapping[str, str], body: bytes) -> bytes:
+    """Raises OutgoingFailed: accounts may choose values of headers."""
+    own = {"Host": url.host_header, "Connection": "close", "Content-Length": str(len(body))}
+    others = {"User-Agent": f"penstock/{__version__}", "Accept": "*/*", **headers}
+    taken = {name.lower() for name in own}
+    for name, value in others.items():
+        if not (name.isascii() and value.isascii() and name.isprintable() and value.isprintable()):
+            raise OutgoingFailed(f"the header {name!a} has characters that no header may have")
+        if name.lower() in taken or ":" in name:
+            raise OutgoingFailed(f"the header {name!a} cannot be chosen")
+    lines = [f"{name}: {value}" for name, value in (own | others).items()]
+    return "\r\n".join([f"{method} {url.target} HTTP/1.1", *lines, "", ""]).encode() + body
 
 
 def _in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
