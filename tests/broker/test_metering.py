@@ -40,8 +40,8 @@ def points(
     metering = world.broker.partition(world.queue(queue).shard.index).metering
     assert metering is not None
     live = world.queue(queue)
-    found = world.do(metering.points([live], [QUEUE_METRICS[metric]], start_s, end_s, period_s))
-    return found[live][0]
+    (found,) = world.do(metering.points([(live, QUEUE_METRICS[metric])], start_s, end_s, period_s))
+    return found
 
 
 def sums(world: World, queue: str, metric: str, **more: int) -> dict[int, float]:
@@ -84,7 +84,82 @@ def test_each_second_has_its_counts(metered: World) -> None:
     sent = sums(metered, "q", "sent", period_s=1)
     assert {second: count for second, count in sent.items() if count} == {0: 2, 2: 5, 7: 1}
     visible = sums(metered, "q", "visible", period_s=1)
-    assert visible == {0: 2, 1: 2, 2: 7, 3: 7, 4: 7, 5: 7, 6: 7, 7: 8, 8: 8, 9: 8}
+    assert visible == {0: 2, 1: 2, 2: 7, 3: 7, 4: 7, 5: 7, 6: 7, 7: 8, 8: 8, 9: 8, 10: 8}
+
+
+def test_a_number_of_messages_holds_its_value_in_every_second(metered: World) -> None:
+    """Nobody uses the queue, and nothing is looked at but once a minute."""
+    metered.create("q")
+    metered.send_all("q", *["x"] * 7)
+    metered.receive("q", 2, visibility_ms=HOUR)
+    metered.advance(30 * MINUTE + 25 * SECOND)
+    now_s = metered.clock.wall_ms() // SECOND
+    for metric, held in (("visible", 5), ("in_flight", 2), ("delayed", 0), ("sent", 0)):
+        found = points(metered, "q", metric, period_s=10, start_s=now_s - 905, end_s=now_s + 1)
+        assert [at_s for at_s, _ in found] == list(range(now_s - 905, now_s + 1, 10)), metric
+        assert {bucket.max for _, bucket in found} == {held}, metric
+    ages = points(metered, "q", "oldest_age", period_s=10, start_s=now_s - 30, end_s=now_s + 1)
+    age_s = now_s - START_S
+    assert [bucket.max for _, bucket in ages] == [age_s - 20, age_s - 10, age_s, age_s]
+
+
+def test_a_value_that_changed_without_a_request_is_held_from_then_on(metered: World) -> None:
+    metered.create("q")
+    metered.send("q", "later", delay_ms=10 * MINUTE + 30 * SECOND)
+    metered.advance(20 * MINUTE)
+    found = sums(metered, "q", "visible", period_s=30)
+    assert [found[half] for half in range(38)] == [0] * 20 + [1] * 18
+    metered.crash()
+    metered.advance(SECOND)
+    after = sums(metered, "q", "visible", period_s=30)
+    assert [after[half] for half in range(38)] == [0] * 20 + [1] * 18
+
+
+def test_counts_of_seconds_that_are_gone_are_not_shown_as_zero(metered: World) -> None:
+    metered.create("q")
+    metered.advance(2 * MINUTE)
+    metered.send("q", "x")
+    metered.advance(2 * MINUTE)
+    assert sums(metered, "q", "sent", period_s=30, end_s=START_S + 240) == {
+        **dict.fromkeys(range(8), 0),
+        4: 1,
+    }
+    metered.restart()
+    found = sums(metered, "q", "sent", period_s=30, end_s=START_S + 240)
+    assert found == dict.fromkeys([0, 1, 2, 3, 6, 7], 0)
+
+
+def test_only_what_a_metric_needs_is_looked_at(metered: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    metered.create("q")
+    metered.send_all("q", *["noise"] * 60, group="noisy")
+    metered.drain_up_to("q", 45, visibility_ms=HOUR)
+    asked: list[str] = []
+    rules = metered.queue("q").rules
+    monkeypatch.setattr(type(rules), "noisy_tenants", lambda *_: asked.append("noisy"))
+
+    def select(*_: object, **__: object) -> list[object]:
+        asked.append("select")
+        return []
+
+    monkeypatch.setattr(metered.store, "select", select)
+    for metric in ("sent", "visible", "in_flight", "groups_in_flight"):
+        points(metered, "q", metric)
+        points(metered, "q", metric, period_s=10)
+    assert asked == []
+    points(metered, "q", "oldest_age")
+    assert set(asked) == {"select"}
+    points(metered, "q", "noisy_groups")
+    assert asked[-1] == "noisy"
+
+
+def test_the_minute_that_has_not_ended_has_its_maximum(metered: World) -> None:
+    metered.create("q")
+    metered.send_all("q", *["x"] * 10)
+    metered.advance(5 * SECOND)
+    metered.delete("q", *metered.receive("q"))
+    metered.advance(5 * SECOND)
+    ((_, bucket),) = points(metered, "q", "visible")
+    assert (bucket.min, bucket.max) == (0, 10)
 
 
 def test_counts_are_exact_against_a_model(metered: World) -> None:
@@ -301,7 +376,8 @@ def test_noisy_groups_of_a_fair_queue(metered: World) -> None:
     assert sums(metered, "q", "noisy_groups") == {0: 0}
     metered.drain_up_to("q", 45, visibility_ms=10 * MINUTE)
     assert sums(metered, "q", "noisy_groups") == {0: 1}
-    assert sums(metered, "q", "visible")[0] == 17
+    ((_, visible),) = points(metered, "q", "visible")
+    assert visible.max >= 17
     assert sums(metered, "q", "quiet_visible") == {0: 0}
     assert sums(metered, "q", "quiet_in_flight") == {0: 2}
     assert sums(metered, "q", "quiet_delayed") == {0: 0}
@@ -481,10 +557,10 @@ def test_seconds_are_kept_for_three_hours_within_their_memory(metered: World) ->
     for _ in range(4 * 60):
         metered.send("q", "x")
         metered.advance(MINUTE)
-    found = points(metered, "q", "visible", period_s=1)
+    found = points(metered, "q", "sent", period_s=1)
     now_s = metered.clock.wall_ms() // SECOND
     assert now_s - 3.6 * 3600 <= found[0][0] <= now_s - 3 * 3600
-    assert len(found) == now_s - found[0][0]
+    assert len(found) == now_s - found[0][0] + 1
 
 
 @pytest.mark.slow
@@ -498,9 +574,14 @@ def test_seconds_of_many_queues_are_bounded() -> None:
             for n in range(5):
                 world.send_all(f"q{n}", *["x"] * (second % 3 + 1))
             world.advance(SECOND)
-        kept = [len(points(world, f"q{n}", "visible", period_s=1)) for n in range(5)]
-        assert kept[3:] == [0, 0]
-        assert all(60 <= each < 900 for each in kept[:3])
+        end_s = world.clock.wall_ms() // SECOND
+
+        def changes(n: int, start_s: int) -> int:
+            found = points(world, f"q{n}", "visible", period_s=1, start_s=start_s, end_s=start_s + 50)
+            return len({bucket.max for _, bucket in found})
+
+        assert [changes(n, end_s - 50) > 10 for n in range(5)] == [True, True, True, False, False]
+        assert [changes(n, START_S + 60) > 10 for n in range(5)] == [False] * 5
         assert sum(sums(world, "q4", "sent").values()) == 1800
 
 

@@ -7,7 +7,8 @@ is active is looked at, and what the last minute brought is stored by one commit
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Sequence
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Mapping, Sequence, Set
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,17 @@ from penstock.broker.shard import Shard
 from penstock.clock import wall_offset
 from penstock.errors import PenstockError, StoreClosed, StoreError
 from penstock.limits import HOUR, MINUTE, SECOND
-from penstock.metrics.queue_rows import NoisyGroups, QueueMetric, QueueRow, TimedRow, points_of
-from penstock.metrics.series import MINUTE_S, SECOND_S, Point, merged_points
+from penstock.metrics.queue_rows import (
+    ALL_LOOKS,
+    Look,
+    NoisyGroups,
+    QueueMetric,
+    QueueRow,
+    TimedRow,
+    points_of,
+    short_points,
+)
+from penstock.metrics.series import MINUTE_S, Point, merged_points
 from penstock.promise import Promise, run_detached
 from penstock.queues.fifo import FifoQueue
 from penstock.queues.messages import Counts, sequence_of
@@ -237,20 +247,22 @@ class Metering:
         queues = [queue for queue in self._recorders if self._is_active(queue, now_ms)]
         for start in range(0, len(queues), _QUEUES_PER_TURN):
             part = queues[start : start + _QUEUES_PER_TURN]
-            looks = await self._look_at(part)
+            looks = await self._look_at(dict.fromkeys(part, ALL_LOOKS))
             for queue in part:
                 if queue in self._recorders:  # it may have been deleted meanwhile
                     yield queue, looks[queue]
             await self._shard.turn()
 
-    async def _look_at(self, queues: Sequence[LiveQueue]) -> dict[LiveQueue, MinuteLooks]:
-        oldest_ms = await self._oldest(queues)
-        return {
-            queue: MinuteLooks(
-                await self._exact_levels(queue), self._wall_s(oldest_ms.get(queue)), self._noisy_groups(queue)
-            )
-            for queue in queues
-        }
+    async def _look_at(self, wanted: Mapping[LiveQueue, Set[Look]]) -> dict[LiveQueue, MinuteLooks]:
+        """Finds out of each queue what is wanted: an age may take a read of the store, and noisy groups a walk over
+        the messages in memory."""
+        oldest_ms = await self._oldest([queue for queue, looks in wanted.items() if "oldest" in looks])
+        found: dict[LiveQueue, MinuteLooks] = {}
+        for queue, looks in wanted.items():
+            levels = await self._exact_levels(queue) if "levels" in looks else None
+            noisy = self._noisy_groups(queue, levels) if "noisy" in looks else None
+            found[queue] = MinuteLooks(levels, self._wall_s(oldest_ms.get(queue)), noisy)
+        return found
 
     async def _exact_levels(self, queue: LiveQueue) -> Levels | None:
         levels = levels_of(queue, self._shard.clock.now_ms())
@@ -261,13 +273,22 @@ class Metering:
                 return None  # it is deleted, or the store cannot be read
         return levels
 
-    def _noisy_groups(self, queue: LiveQueue) -> NoisyGroups | None:
+    def _noisy_groups(self, queue: LiveQueue, levels: Levels | None) -> NoisyGroups | None:
         rules, now_ms = queue.rules, self._shard.clock.now_ms()
         noisy = None if isinstance(rules, FifoQueue) else rules.noisy_tenants(now_ms)
         if noisy is None:
             return None
         quiet_oldest_s = self._wall_s(noisy.quiet_oldest_ms)
-        return NoisyGroups(noisy.tenants, noisy.visible, noisy.in_flight, noisy.delayed, quiet_oldest_s)
+        quiet = None
+        if levels is not None:
+            quiet = (
+                max(0, levels.visible - noisy.visible),
+                max(0, levels.in_flight - noisy.in_flight),
+                max(0, levels.delayed - noisy.delayed),
+            )
+        return NoisyGroups(
+            noisy.tenants, noisy.visible, noisy.in_flight, noisy.delayed, quiet_oldest_s, quiet
+        )
 
     def _wall_s(self, now_ms: int | None) -> int | None:
         return None if now_ms is None else (now_ms + self._offset_ms) // SECOND
@@ -346,52 +367,57 @@ class Metering:
     # -- reading ---------------------------------------------------------------------------------------------
 
     async def points(
-        self,
-        queues: Sequence[LiveQueue],
-        metrics: Sequence[QueueMetric],
-        start_s: int,
-        end_s: int,
-        period_s: int,
-    ) -> dict[LiveQueue, list[list[Point]]]:
+        self, asked: Sequence[tuple[LiveQueue, QueueMetric]], start_s: int, end_s: int, period_s: int
+    ) -> list[list[Point]]:
         """For each queue and metric the buckets of a period, from ``start_s`` on; those without values are left out.
 
-        A period of less than a minute has seconds, which are kept for some hours and not through a restart."""
-        if period_s < MINUTE_S:
-            rows, bucket_s = self._seconds(queues), SECOND_S
-        else:
-            rows, bucket_s = await self._minutes(queues, start_s), MINUTE_S
+        A period of less than a minute has seconds, which are kept for some hours while a queue is used, and not
+        through a restart. Where there are none, numbers of messages hold their values."""
+        looks: defaultdict[LiveQueue, set[Look]] = defaultdict(set)
+        for queue, metric in asked:
+            looks[queue].update(metric.looks)
+        minutes = await self._minutes(looks, start_s, end_s)
+        seconds = self._seconds(list(minutes), start_s) if period_s < MINUTE_S else {}
         now_s = (self._shard.clock.now_ms() + self._offset_ms) // SECOND
 
-        def computed() -> Steps[dict[LiveQueue, list[list[Point]]]]:
-            found: dict[LiveQueue, list[list[Point]]] = {}
-            for queue, timed in rows.items():
-                found[queue] = []
-                for metric in metrics:
-                    points = points_of(metric, timed, bucket_s, now_s)
-                    found[queue].append((yield from merged_points(points, start_s, end_s, period_s)))
+        def computed() -> Steps[list[list[Point]]]:
+            found: list[list[Point]] = []
+            for queue, metric in asked:
+                rows = minutes.get(queue, [])
+                if period_s < MINUTE_S:
+                    short = seconds.get(queue, [])
+                    points = yield from short_points(metric, short, rows, start_s, end_s, period_s, now_s)
+                else:
+                    by_minute = points_of(metric, rows, MINUTE_S, now_s)
+                    points = yield from merged_points(by_minute, start_s, end_s, period_s)
+                found.append(points)
             return found
 
         return await self._turns.run(computed())
 
-    def _seconds(self, queues: Sequence[LiveQueue]) -> dict[LiveQueue, list[TimedRow]]:
+    def _seconds(self, queues: Sequence[LiveQueue], start_s: int) -> dict[LiveQueue, list[TimedRow]]:
         now_ms = self._shard.clock.now_ms()
         for queue in queues:
             queue.metrics.pass_time(now_ms)
-        return {queue: self._recorders[queue].second_rows() for queue in queues if queue in self._recorders}
+        return {
+            queue: self._recorders[queue].second_rows(start_s) for queue in queues if queue in self._recorders
+        }
 
-    async def _minutes(self, queues: Sequence[LiveQueue], start_s: int) -> dict[LiveQueue, list[TimedRow]]:
+    async def _minutes(
+        self, wanted: Mapping[LiveQueue, Set[Look]], start_s: int, end_s: int
+    ) -> dict[LiveQueue, list[TimedRow]]:
         """What is stored, what was gathered, and the minute that has not ended."""
         await self._restored
-        looks = await self._look_at(queues)
+        looks = await self._look_at(wanted)
         while True:
             if self._writing is not None:
                 await self._writing
             version = self._version
-            stored = await self._log.chunks([queue.id for queue in queues], start_s, self._offset_ms)
+            stored = await self._log.chunks([queue.id for queue in wanted], start_s, end_s, self._offset_ms)
             if version == self._version:
                 break  # else rows may be in what was read and still be gathered, or neither
         found: dict[LiveQueue, list[TimedRow]] = {}
-        for queue in queues:
+        for queue in wanted:
             if (recorder := self._recorders.get(queue)) is not None:
                 rows = stored[queue.id]
                 rows.extend(self._rows_until_now(queue, recorder, looks[queue]))

@@ -62,14 +62,16 @@ async def series_of(partition: Partition, query: SeriesQuery) -> list[QueueSerie
         names = catalogue.names(query.space, query.prefix, query.after, query.queues_max)
     queues = (catalogue.get(name) for name in names)
     found = [queue for queue in queues if queue is not None][: query.queues_max]
-    metrics = [QUEUE_METRICS[metric] for metric in query.metrics]
-    points = (
-        {}
-        if metering is None
-        else await metering.points(found, metrics, query.start_s, query.end_s, query.period_s)
-    )
-    nothing: list[list[Point]] = [[] for _ in metrics]
-    return [QueueSeries(queue.name.name, queue.settings.fifo, points.get(queue, nothing)) for queue in found]
+    asked = [(queue, QUEUE_METRICS[metric]) for queue in found for metric in query.metrics]
+    if metering is None:
+        points: list[list[Point]] = [[] for _ in asked]
+    else:
+        points = await metering.points(asked, query.start_s, query.end_s, query.period_s)
+    each = len(query.metrics)
+    return [
+        QueueSeries(queue.name.name, queue.settings.fifo, points[number * each : (number + 1) * each])
+        for number, queue in enumerate(found)
+    ]
 
 
 def first_series(found: Iterable[list[QueueSeries]], query: SeriesQuery) -> list[QueueSeries]:

@@ -47,13 +47,9 @@ class QueueSource:
             if queue is not None and metric is not None and applies_to(metric, fifo=queue.settings.fifo):
                 together[query.start_s, query.end_s, query.period_s].append((number, queue, metric))
         for times, asked in together.items():
-            queues = list({queue: None for _, queue, _ in asked})
-            metrics = list({metric.name: metric for _, _, metric in asked}.values())
-            points = await metering.points(queues, metrics, *times)
-            for number, queue, metric in asked:
-                of_queue = points.get(queue)
-                if of_queue is not None:
-                    found[number] = metric.unit, _shown(metric, of_queue[metrics.index(metric)])
+            points = await metering.points([(queue, metric) for _, queue, metric in asked], *times)
+            for (number, _, metric), values in zip(asked, points, strict=True):
+                found[number] = metric.unit, _shown(metric, values)
         return found
 
     async def listed(self, question: KeysQuestion) -> list[ListedMetric]:
@@ -71,9 +67,8 @@ class QueueSource:
         return found
 
     def _of_metric(self, metric: QueueMetric, question: KeysQuestion) -> Iterator[ListedMetric]:
-        now_ms = self._partition.shard.clock.now_ms()
         for queue in self._queues(metric, question):
-            if not _has(queue, metric, now_ms):
+            if not _has(queue, metric):
                 continue
             key = MetricKey(QUEUE_NAMESPACE, metric.published_as, ((QUEUE_DIMENSION, queue.name.name),))
             newest_s = self._newest_s(queue)
@@ -115,12 +110,10 @@ def _shown(metric: QueueMetric, points: list[Point]) -> list[Point]:
     return [point for point in points if point[1].max > 0] if metric.hides_zero else points
 
 
-def _has(queue: LiveQueue, metric: QueueMetric, now_ms: int) -> bool:
+def _has(queue: LiveQueue, metric: QueueMetric) -> bool:
     if not applies_to(metric, fifo=queue.settings.fifo):
         return False
     if not metric.name.startswith(("noisy", "quiet")):
         return True
     rules = queue.rules
-    return (
-        queue.memory.loaded and not isinstance(rules, FifoQueue) and rules.noisy_tenants(now_ms) is not None
-    )
+    return queue.memory.loaded and not isinstance(rules, FifoQueue) and rules.has_tenants
