@@ -14,8 +14,9 @@ from penstock.limits import DAY, HOUR
 from penstock.metrics.buckets import Bucket
 from penstock.metrics.queue_rows import QUEUE_METRICS
 from penstock.metrics.series import Point
+from penstock.queues.settings import Redrive
 from support.shards import ShardsWorld
-from support.world import MINUTE, ROOMY, SECOND, World, outgoing
+from support.world import MINUTE, ROOMY, SECOND, World, name_of, outgoing
 
 START_MS = 1_700_000_040_000  # a whole minute
 START_S = START_MS // SECOND
@@ -241,6 +242,47 @@ def test_dead_letters_and_moves_are_no_sends(metered: World) -> None:
     assert sum(sums(metered, "dead", "sent").values()) == 0
     assert sum(sums(metered, "q", "sent").values()) == 1
     assert sum(sums(metered, "dead", "received").values()) == 0
+
+
+def test_dead_letters_that_are_redriven_within_a_minute_are_in_its_maximum(metered: World) -> None:
+    metered.create("dead")
+    metered.create("q", dead_letters=("dead", 1), visibility_ms=SECOND)
+    metered.advance(10 * HOUR)  # nobody uses them
+    metered.send_all("q", *["x"] * 300)
+    assert len(metered.drain_up_to("q", 300)) == 300
+    metered.advance(2 * SECOND)
+    assert metered.drain_up_to("q", 1) == []
+    assert metered.counts("dead") == (300, 0, 0)
+    metered.advance(13 * SECOND)
+    metered.start_move("dead", "q")
+    metered.advance(5 * SECOND)
+    assert metered.counts("dead") == (0, 0, 0)
+    minute_s = metered.clock.wall_ms() // SECOND // 60 * 60
+    metered.advance(MINUTE)
+    found = dict(points(metered, "dead", "visible", start_s=minute_s))
+    assert (found[minute_s].min, found[minute_s].max) == (0, 300)
+    assert found[minute_s + 60].max == 0
+    assert sum(bucket.sum for _, bucket in points(metered, "dead", "sent")) == 0
+
+
+def test_messages_from_another_shard_are_a_use_of_their_queue() -> None:
+    with ShardsWorld() as world:
+        home = world.create("q").shard.index
+        dead = next(
+            name for name in map("dead{}".format, range(20)) if world.create(name).shard.index != home
+        )
+        world.configure("q", redrive=Redrive(name_of(dead), 1), visibility_ms=SECOND)
+        world.advance(10 * HOUR)
+        assert points(world, dead, "visible", start_s=world.clock.wall_ms() // SECOND - 120) == []
+        world.send_all("q", *["x"] * 5)
+        world.receive("q")
+        world.advance(2 * SECOND)
+        assert world.receive("q") == []
+        world.advance(3 * SECOND)
+        metrics = world.queue(dead).metrics
+        assert metrics.used_ms > world.clock.now_ms() - 5 * SECOND
+        found = points(world, dead, "visible", start_s=world.clock.wall_ms() // SECOND - 60)
+        assert max(bucket.max for _, bucket in found) == 5
 
 
 def test_deletes_with_a_valid_handle_count_each_time(metered: World) -> None:
