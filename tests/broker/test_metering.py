@@ -9,6 +9,8 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
+from penstock.broker.queue_figures import all_figures
+from penstock.broker.summaries import QueueQuery
 from penstock.errors import StoreError
 from penstock.limits import DAY, HOUR
 from penstock.metrics.buckets import Bucket
@@ -402,6 +404,60 @@ def test_a_dead_letter_is_as_old_as_its_time_in_the_dead_letter_queue(metered: W
         metered.restart()
     metered.advance(2 * HOUR)
     assert age(metered, "dead") == pytest.approx(2 * 3600, rel=0.05)
+
+
+def ages_everywhere(world: World, queue: str) -> list[float | None]:
+    """As metrics, the list of queues and Prometheus have it, in seconds."""
+    live = world.queue(queue)
+    (summary,) = world.do(world.broker.summaries(QueueQuery(live.name.space, 2, only=frozenset([queue]))))
+    same = world.do(world.broker.summary(live))
+    assert summary.oldest_age_ms == same.oldest_age_ms
+
+    async def scraped() -> float | None:
+        async for figures in all_figures(world.broker.partition(live.shard.index)):
+            for each in figures:
+                if each.queue is live:
+                    return None if each.age_ms is None else each.age_ms / SECOND
+        return None
+
+    listed = None if summary.oldest_age_ms is None else summary.oldest_age_ms / SECOND
+    return [age(world, queue), listed, world.do(scraped())]
+
+
+def test_the_age_is_the_same_whoever_shows_it(metered: World) -> None:
+    metered.create("dead")
+    metered.create("q", dead_letters=("dead", 3), visibility_ms=SECOND)
+    assert ages_everywhere(metered, "q") == [None] * 3
+    metered.send("q", "poison")
+    metered.advance(HOUR)
+    metered.send("q", "good")
+    metered.advance(10 * SECOND)
+    assert ages_everywhere(metered, "q") == [3610] * 3
+    for _ in range(3):
+        (poison,) = metered.receive("q", 1)
+        assert poison.content.body == "poison"
+        metered.advance(2 * SECOND)
+    assert ages_everywhere(metered, "q") == [16] * 3, "the one that is set aside does not count"
+    metered.receive("q", 10)
+    assert metered.counts("dead") == (1, 0, 0)
+    metered.advance(20 * MINUTE)
+    metric, listed, scraped = ages_everywhere(metered, "dead")
+    assert metric is not None and listed == scraped
+    assert metric == pytest.approx(listed, abs=1) == pytest.approx(20 * 60, rel=0.1)
+
+
+def test_the_age_is_known_without_metrics() -> None:
+    with World(msgspec.structs.replace(ROOMY, metrics_bytes_max=0)) as world:
+        world.create("dead")
+        world.create("q", dead_letters=("dead", 1), visibility_ms=SECOND)
+        world.send("q", "x")
+        world.advance(5 * HOUR)
+        world.receive("q")
+        world.advance(2 * SECOND)
+        assert world.receive("q") == []
+        world.advance(HOUR)
+        found = world.do(world.broker.summary(world.queue("dead"))).oldest_age_ms
+        assert found == pytest.approx(HOUR, rel=0.05)
 
 
 # -- fair queues -----------------------------------------------------------------------------------------------

@@ -51,7 +51,6 @@ from penstock.errors import (
     StoreError,
 )
 from penstock.limits import Limits
-from penstock.metrics.series import Point
 from penstock.names import QueueName, Requester, Space, shard_of
 from penstock.promise import start
 from penstock.queues.backlog import Budget
@@ -292,16 +291,6 @@ class Broker:
     async def series(self, query: SeriesQuery) -> list[QueueSeries]:
         """Metrics of the first queues of all shards, in order of name. Raises Unreachable."""
         return await self._others.series(query)
-
-    async def queue_series(
-        self, space: Space, queue: str, metric: str, start_s: int, end_s: int, period_s: int
-    ) -> list[Point]:
-        """One metric (of QUEUE_METRICS) of one queue of any shard: the buckets of a period from ``start_s`` on.
-
-        Those without values are left out; a queue that does not exist has none. Raises Unreachable."""
-        query = SeriesQuery(space, [metric], start_s, end_s, period_s, 1, only=frozenset([queue]))
-        found = await self._others.series(query)
-        return found[0].points[0] if found else []
 
     async def dead_letter_queues(self, space: Space) -> set[str]:
         """The names that queues of a space have as their dead-letter queue. Raises Unreachable."""

@@ -13,12 +13,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.broker.metric_log import MetricLog, RecentEntry
-from penstock.broker.number_times import NUMBER_NOTES, NumberTimes
-from penstock.broker.recording import NO_LOOKS, Levels, MinuteLooks, QueueRecorder, SecondsMemory
+from penstock.broker.queue_figures import FigureReader, QueueFigures, levels_of
+from penstock.broker.recording import MinuteLooks, QueueRecorder, SecondsMemory
 from penstock.broker.runtime import Timer
 from penstock.broker.shard import Shard
 from penstock.clock import wall_offset
-from penstock.errors import PenstockError, StoreClosed, StoreError
+from penstock.errors import StoreClosed, StoreError
 from penstock.limits import HOUR, MINUTE, SECOND
 from penstock.metrics.queue_rows import (
     ALL_LOOKS,
@@ -32,10 +32,6 @@ from penstock.metrics.queue_rows import (
 )
 from penstock.metrics.series import MINUTE_S, Point, merged_points
 from penstock.promise import Promise, run_detached
-from penstock.queues.fifo import FifoQueue
-from penstock.queues.messages import Counts, sequence_of
-from penstock.store.changes import EntryRow
-from penstock.store.port import Selection, Store
 from penstock.turns import Steps, Turns
 
 if TYPE_CHECKING:
@@ -52,22 +48,20 @@ _ROWS_MIN, _ROWS_MAX = 10, 60  # of a queue, before they are stored as a chunk
 _ROWS_TOTAL_MAX = 200_000
 _UNWRITTEN_MAX = 60  # minutes
 _QUEUES_PER_TURN = 100
-_PAGE_ROWS = 100
 _SWEEPS = 24  # until every queue was swept, once an hour
-_NOTES_STORED_MS = 10 * MINUTE
 
 
 class Metering:
     """``memory``: for the seconds of all queues of the process. ``shards``: how many share the space for metrics."""
 
-    def __init__(self, shard: Shard, memory: SecondsMemory, shards: int, turns: Turns) -> None:
+    def __init__(
+        self, shard: Shard, figures: FigureReader, memory: SecondsMemory, shards: int, turns: Turns
+    ) -> None:
         self._shard = shard
+        self._figures = figures
         self._turns = turns
         self._memory = memory
         self._log = MetricLog(shard, shards)
-        self._notes = shard.table(NUMBER_NOTES)
-        self._numbers = NumberTimes(self._notes.get("numbers"))
-        self._notes_stored_ms = 0
         self._recorders: dict[LiveQueue, QueueRecorder] = {}
         self._awake: dict[LiveQueue, None] = {}
         self._offset_ms = wall_offset(shard.clock)
@@ -81,7 +75,6 @@ class Metering:
         self._version = 0  # how often chunks were
 
     def start(self) -> None:
-        self._numbers.note(self._shard.numbers_to, self._shard.clock.now_ms())
         run_detached(self._restore())
 
     def stop(self) -> None:
@@ -109,11 +102,6 @@ class Metering:
     def _is_active(self, queue: LiveQueue, now_ms: int) -> bool:
         holds = queue.memory.loaded and queue.rules.backlog.total > 0
         return holds or (queue.metrics.used_ms > 0 and now_ms - queue.metrics.used_ms < _ACTIVE_MS + MINUTE)
-
-    def last_looks(self, queue: LiveQueue) -> MinuteLooks:
-        """What was seen of a queue at the end of the last minute."""
-        recorder = self._recorders.get(queue)
-        return NO_LOOKS if recorder is None else recorder.last_looks
 
     def _wall_offset_ms(self) -> int:
         return self._offset_ms
@@ -180,7 +168,6 @@ class Metering:
         minute_s = (now_ms + self._offset_ms) // MINUTE * MINUTE_S - MINUTE_S
         rows: list[tuple[int, int, QueueRow]] = []
         same: list[int] = []
-        self._numbers.note(shard.numbers_to, now_ms)
         async for queue, looks in self._active_queues(now_ms):
             queue.metrics.pass_time(now_ms)
             recorder = self._recorders[queue]
@@ -202,7 +189,7 @@ class Metering:
         writing: Promise[None] = Promise()
         self._writing = writing
         self._log.write(entries, by_id)
-        self._store_notes()
+        self._figures.store_numbers()
         if minute_s % (60 * MINUTE_S) == 0:
             self._sweep()
         try:
@@ -226,12 +213,6 @@ class Metering:
             if rows and (len(rows) >= rows_max or (minute + queue.id) % _ROWS_MAX == 0)
         }
 
-    def _store_notes(self) -> None:
-        now_ms = self._shard.clock.now_ms()
-        if now_ms >= self._notes_stored_ms + _NOTES_STORED_MS:
-            self._notes_stored_ms = now_ms
-            self._notes.put("numbers", self._numbers.stored)
-
     def _sweep(self) -> None:
         queues = sorted(queue.id for queue in self._recorders)
         share = len(queues) // _SWEEPS + 1
@@ -254,77 +235,29 @@ class Metering:
             await self._shard.turn()
 
     async def _look_at(self, wanted: Mapping[LiveQueue, Set[Look]]) -> dict[LiveQueue, MinuteLooks]:
-        """Finds out of each queue what is wanted: an age may take a read of the store, and noisy groups a walk over
-        the messages in memory."""
-        oldest_ms = await self._oldest([queue for queue, looks in wanted.items() if "oldest" in looks])
-        found: dict[LiveQueue, MinuteLooks] = {}
-        for queue, looks in wanted.items():
-            levels = await self._exact_levels(queue) if "levels" in looks else None
-            noisy = self._noisy_groups(queue, levels) if "noisy" in looks else None
-            found[queue] = MinuteLooks(levels, self._wall_s(oldest_ms.get(queue)), noisy)
-        return found
+        return {
+            queue: self._looks(figures) for queue, figures in (await self._figures.figures(wanted)).items()
+        }
 
-    async def _exact_levels(self, queue: LiveQueue) -> Levels | None:
-        levels = levels_of(queue, self._shard.clock.now_ms())
-        if levels is None and queue.memory.loaded:
-            try:
-                levels = _counted_levels(queue, await queue.counts())
-            except PenstockError:
-                return None  # it is deleted, or the store cannot be read
-        return levels
-
-    def _noisy_groups(self, queue: LiveQueue, levels: Levels | None) -> NoisyGroups | None:
-        rules, now_ms = queue.rules, self._shard.clock.now_ms()
-        noisy = None if isinstance(rules, FifoQueue) else rules.noisy_tenants(now_ms)
-        if noisy is None:
-            return None
-        quiet_oldest_s = self._wall_s(noisy.quiet_oldest_ms)
-        quiet = None
-        if levels is not None:
-            quiet = (
-                max(0, levels.visible - noisy.visible),
-                max(0, levels.in_flight - noisy.in_flight),
-                max(0, levels.delayed - noisy.delayed),
-            )
-        return NoisyGroups(
-            noisy.tenants, noisy.visible, noisy.in_flight, noisy.delayed, quiet_oldest_s, quiet
-        )
+    def _looks(self, figures: QueueFigures) -> MinuteLooks:
+        """As a row has them."""
+        levels, noisy, groups = figures.levels, figures.noisy, None
+        if noisy is not None:
+            quiet = None
+            if levels is not None:
+                quiet = (
+                    max(0, levels.visible - noisy.visible),
+                    max(0, levels.in_flight - noisy.in_flight),
+                    max(0, levels.delayed - noisy.delayed),
+                )
+            groups = NoisyGroups(
+                noisy.tenants, noisy.visible, noisy.in_flight, noisy.delayed,
+                self._wall_s(noisy.quiet_oldest_ms), quiet,
+            )  # fmt: skip
+        return MinuteLooks(levels, self._wall_s(figures.oldest_ms), groups)
 
     def _wall_s(self, now_ms: int | None) -> int | None:
         return None if now_ms is None else (now_ms + self._offset_ms) // SECOND
-
-    async def _oldest(self, queues: Sequence[LiveQueue]) -> dict[LiveQueue, int]:
-        """When the oldest message of each queue came into it. Without those that have none."""
-        found: dict[LiveQueue, int] = {}
-        rows_max, unknown = 1, [each for each in queues if each.memory.loaded and each.rules.backlog.total]
-        while unknown and rows_max <= _PAGE_ROWS:
-            now_ms = self._shard.clock.now_ms()
-            which = [_kept(queue, now_ms) for queue in unknown]
-            rows = await self._shard.read(partial(_first_rows, self._shard.store, which, rows_max))
-            for queue in unknown:
-                came_ms = self._came_ms(queue, rows[queue.id])
-                if came_ms is not None:
-                    found[queue] = came_ms
-            # A message that is set aside hides those behind it from the first look.
-            unknown = [queue for queue in unknown if queue not in found and len(rows[queue.id]) == rows_max]
-            rows_max *= _PAGE_ROWS
-        return found
-
-    def _came_ms(self, queue: LiveQueue, rows: list[EntryRow]) -> int | None:
-        """Of the first of these messages that is in the queue and not set aside."""
-        rules = queue.rules
-        for row in rows:
-            entry = rules.backlog.index.get(row.seq)
-            if entry is None and rules.backlog.knows(row.seq):
-                continue  # it is gone, which the store did not know yet
-            if rules.is_set_aside(row if entry is None else entry):
-                continue
-            if row.source is None or queue.settings.fifo:
-                return row.enqueued_ms
-            # SQS: a dead letter is as old as its time in the dead-letter queue.
-            given_ms = self._numbers.given_ms(sequence_of(row.position), self._shard.clock.now_ms())
-            return max(row.enqueued_ms, given_ms)
-        return None
 
     # -- stop and start --------------------------------------------------------------------------------------
 
@@ -343,8 +276,8 @@ class Metering:
                 chunks[queue.id] = rows
         if chunks:
             self._log.write([RecentEntry(now_ms // SECOND, used_ms=used_ms)], chunks)
-            self._numbers.note(self._shard.numbers_to, now_ms)
-            self._notes.put("numbers", self._numbers.stored)
+            self._figures.note_numbers()
+            self._figures.store_numbers(now=True)
 
     async def _restore(self) -> None:
         """Gather again what was in no chunk when the shard was closed or its process died."""
@@ -432,35 +365,3 @@ class Metering:
         if not self._is_active(queue, now_ms):
             return recorder.gathered_rows()
         return recorder.rows_until_now(metrics.totals, metrics.sizes, looks)
-
-
-def levels_of(queue: LiveQueue, now_ms: int) -> Levels | None:
-    """None if memory is not loaded, or the store would have to be asked."""
-    rules, shard = queue.rules, queue.shard
-    if not queue.memory.loaded or shard.lease_ended():
-        return None
-    if rules.next_deadline_ms() <= now_ms:
-        rules.advance(now_ms, shard.changes)
-        queue.decided(now_ms)
-    if isinstance(rules, FifoQueue):
-        if rules.settings.delay_ms and rules.backlog.total:
-            return None
-        return _counted_levels(queue, rules.counts_with(0, now_ms))
-    return _counted_levels(queue, rules.counts(now_ms))
-
-
-def _counted_levels(queue: LiveQueue, counts: Counts) -> Levels:
-    rules = queue.rules
-    groups = rules.groups_in_flight if isinstance(rules, FifoQueue) else None
-    return Levels(counts.visible, counts.in_flight, counts.delayed, groups)
-
-
-def _kept(queue: LiveQueue, now_ms: int) -> Selection:
-    """The messages of a queue that are not past their retention."""
-    first_ms = queue.rules.backlog.expiry_cutoff_ms(now_ms) + 1
-    return Selection(queue.id, queue.record.purged_to, enqueued_ms_min=first_ms)
-
-
-def _first_rows(store: Store, which: list[Selection], rows_max: int) -> dict[int, list[EntryRow]]:
-    """In the thread that reads."""
-    return {selection.queue: store.select(selection, rows_max=rows_max) for selection in which}

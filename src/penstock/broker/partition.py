@@ -25,6 +25,7 @@ from penstock.broker.metering import Metering
 from penstock.broker.move_tasks import MoveTasks
 from penstock.broker.other_shards import OtherShards
 from penstock.broker.outbox import Outbox, PageSlots
+from penstock.broker.queue_figures import FigureReader
 from penstock.broker.quotas import Quotas
 from penstock.broker.recording import SecondsMemory
 from penstock.broker.shard import Commit, Shard
@@ -93,9 +94,12 @@ class Partition:
             SendDigests(shared.dedup_key or shard.secret), former, pause,
         )  # fmt: skip
         receipts = ReceiptSigner(shard.secret, shard.index, former.read if migrated else None)
+        self.figures = FigureReader(shard)
         keeps_metrics = shard.limits.metrics_bytes_max > 0
         self.metering = (
-            Metering(shard, shared.seconds, shared.shards, shared.turns) if keeps_metrics else None
+            Metering(shard, self.figures, shared.seconds, shared.shards, shared.turns)
+            if keeps_metrics
+            else None
         )
         context = QueueContext(shard, tools, receipts, shared.keys, shared.history, self.metering)
         self.catalogue = catalogue = Catalogue(context, shared.by_name)
@@ -110,7 +114,7 @@ class Partition:
         )
         context.dead_letter, context.exists = (outbox or catalogue).dead_letter, (outbox or catalogue).exists
         context.check_quota = quotas.check_messages if quotas.bounds_messages else None
-        self.upkeep = Upkeep(shard, catalogue, failures, shared.history, pause)
+        self.upkeep = Upkeep(shard, catalogue, self.figures, failures, shared.history, pause)
         self.moves = MoveTasks(shard, catalogue, outbox, shared.keys)
         if outbox is not None:
             outbox.on_returned = self._returned

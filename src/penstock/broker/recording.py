@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
+from penstock.broker.queue_figures import Levels
 from penstock.broker.queue_metrics import Totals
 from penstock.limits import SECOND
 from penstock.metrics.buckets import Sketch, sketch_key
@@ -29,15 +30,6 @@ _SECONDS_KEPT_S = 3 * HOUR_S
 _ROWS_PER_CHUNK = 60
 _CHUNK_BYTES = 150  # of objects around the packed bytes
 _ENDED_MAX = 60
-
-
-class Levels(NamedTuple):
-    """What a look at a queue finds."""
-
-    visible: int
-    in_flight: int
-    delayed: int
-    groups: int | None  # with messages in flight; None: not a FIFO queue
 
 
 class MinuteLooks(NamedTuple):
@@ -162,7 +154,7 @@ class QueueRecorder:
 
     __slots__ = (
         "_chunks", "_ended_minutes", "_levels", "_looked", "_memory", "_minute_base", "_minute_s", "_on_used",
-        "_second_base", "_second_s", "_seconds", "_sizes", "_unlooked", "_wall_offset_ms", "awake", "last_looks",
+        "_second_base", "_second_s", "_seconds", "_sizes", "_unlooked", "_wall_offset_ms", "awake",
         "minutes",
     )  # fmt: skip
 
@@ -184,7 +176,6 @@ class QueueRecorder:
         self._levels: _LevelsOfMinute | None = None  # if this minute is looked at every second
         self.minutes = Rows(MINUTE_S)
         """Those that are not in a stored chunk."""
-        self.last_looks = NO_LOOKS  # at the end of the last minute
 
     # -- counts ----------------------------------------------------------------------------------------------
 
@@ -258,7 +249,7 @@ class QueueRecorder:
             if looks.levels is not None:
                 self._levels.end(looks.levels)
             gauges, self._levels = self._levels.gauges(), None
-        self._looked, self.last_looks = looks.levels or self._looked, looks
+        self._looked = looks.levels or self._looked
         ended[-1] = minute_s, _with_gauges(ended[-1][1], gauges, looks)
         return ended
 

@@ -10,6 +10,7 @@ from penstock.broker.catalogue import Catalogue
 from penstock.broker.failures import Failures
 from penstock.broker.history import MessageHistory
 from penstock.broker.live_queue import LiveQueue
+from penstock.broker.queue_figures import FigureReader
 from penstock.broker.runtime import Timer
 from penstock.broker.shard import Commit, Shard
 from penstock.clock import iso_time, wall_offset
@@ -62,12 +63,14 @@ class Upkeep:
         self,
         shard: Shard,
         catalogue: Catalogue,
+        figures: FigureReader,
         failures: Failures,
         history: MessageHistory,
         pause: ExpiryPause,
     ) -> None:
         self._shard = shard
         self._catalogue = catalogue
+        self._figures = figures
         self._failures = failures
         self._history = history
         self._pause = pause
@@ -144,6 +147,7 @@ class Upkeep:
             elif queue.rules.next_expiry_ms() <= now_ms:
                 queue.rules.advance(now_ms, self._shard.changes)
                 queue.decided(now_ms)
+        self._figures.note_numbers()
         self._catalogue.end_cooldowns(now_ms)
         self._failures.forget_old(self._shard.clock.wall_ms())
         self._history.forget_old(self._shard.index, now_ms)

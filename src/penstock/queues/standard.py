@@ -209,6 +209,10 @@ class StandardQueue(Queue):
         lanes = self.backlog.lanes
         return len(lanes) > (None in lanes)
 
+    def noisy_groups(self, now_ms: int) -> int | None:
+        """How many tenants are noisy; None if no message has a group."""
+        return len(self._fairness.noisy(now_ms)) if self.has_tenants else None
+
     def noisy_tenants(self, now_ms: int) -> NoisyTenants | None:
         """None if no message has a group. What only the store has of delayed messages does not count."""
         backlog = self.backlog

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.auth.secret_files import NotPrivate, read_private
-from penstock.broker.figures import QueueFigures, figures_of
 from penstock.broker.other_shards import OwnedShards, ShardQuestion
+from penstock.broker.queue_figures import QueueFigures, all_figures
 from penstock.errors import NotOwned, PenstockError
 from penstock.metrics.exposition import (
     OPEN_METRICS_TYPE,
@@ -104,7 +104,7 @@ class MetricsPage:
 
     async def _figures(self) -> AsyncIterator[list[QueueFigures]]:
         for partition in self._parts.broker.partitions:
-            async for figures in figures_of(partition):
+            async for figures in all_figures(partition):
                 yield figures
 
     # -- who may read it -----------------------------------------------------------------------------------------

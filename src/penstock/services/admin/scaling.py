@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.broker.queue_series import SeriesQuery
 from penstock.limits import SECOND
 from penstock.metrics.scaling import QueueLoad, backlog_per_worker, suggested_workers
 from penstock.metrics.series import MINUTE_S
@@ -59,13 +60,15 @@ async def _load(admin: Admin, queue: LiveQueue) -> tuple[QueueLoad, float]:
     now_s = queue.shard.clock.wall_ms() / SECOND
     begin_s = int(now_s) // MINUTE_S * MINUTE_S - _WINDOW_S + MINUTE_S
     seconds = max(float(MINUTE_S), now_s - max(begin_s, queue.created_ms / SECOND))
-    found = {}
-    for metric in ("sent", "deleted", "processing_time"):
-        points = await admin.broker.queue_series(
-            queue.name.space, queue.name.name, metric, begin_s, int(now_s) + 1, _WINDOW_S
-        )
-        found[metric] = points[0][1] if points else None
-    sent, deleted, processing = found["sent"], found["deleted"], found["processing_time"]
+    name, metrics = queue.name, ["sent", "deleted", "processing_time"]
+    only = frozenset([name.name])
+    query = SeriesQuery(name.space, metrics, begin_s, int(now_s) + 1, _WINDOW_S, 1, only=only)
+    buckets = [
+        points[0][1] if points else None
+        for series in await admin.broker.series(query)
+        for points in series.points
+    ]
+    sent, deleted, processing = buckets or (None, None, None)  # it was deleted meanwhile
     counts = await admin.broker.counts(queue)
     load = QueueLoad(
         counts.visible,
