@@ -6,7 +6,7 @@ raised, always before anything was decided, so that the request can be passed on
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from penstock.broker.shard import Shard
@@ -25,8 +25,8 @@ from penstock.monitoring.custom_metrics import (
 from penstock.monitoring.dashboards import DASHBOARDS, Dashboards, dashboards_home
 from penstock.monitoring.evaluation import Evaluation
 from penstock.monitoring.limits import MonitoringLimits
-from penstock.monitoring.queue_source import QueueSource
-from penstock.monitoring.reading import MetricReader, QueueMetricSource
+from penstock.monitoring.queue_source import QueueNamespace
+from penstock.monitoring.reading import MetricNamespace, MetricReader
 from penstock.names import Home, Space
 
 if TYPE_CHECKING:
@@ -72,9 +72,9 @@ class Monitoring:
         texts: AlarmTexts,
         post: PostWebhook,
         limits: MonitoringLimits | None = None,
-        queues: Callable[[Partition], QueueMetricSource] = QueueSource,
+        namespaces: Sequence[MetricNamespace] = (QueueNamespace(),),
     ) -> None:
-        """Before the first shard of the broker is opened."""
+        """Before the first shard of the broker is opened. ``namespaces``: those whose metrics services measure."""
         self.limits = limits or MonitoringLimits()
         self.budget = MetricBudget(self.limits.metrics_bytes_max)
         self.texts = texts
@@ -82,7 +82,7 @@ class Monitoring:
         self.turns = broker.turns
         self._broker = broker
         self._shards: dict[Partition, ShardMonitoring] = {}
-        self.reader = MetricReader(broker, lambda partition: self._shards[partition].metrics, queues)
+        self.reader = MetricReader(broker, lambda partition: self._shards[partition].metrics, namespaces)
         broker.extend(self._open)
 
     def _open(self, partition: Partition) -> ShardMonitoring:

@@ -1,7 +1,8 @@
-"""Reads metrics, whichever shard has them: those that clients sent, and those of queues.
+"""Reads metrics, whichever shard has them: those that clients sent, and those that services measure.
 
-A metric of a namespace lives in one shard, the metrics of a queue in the shard of the queue. A process is asked once
-for everything that it owns, and computes the statistics itself: only numbers travel.
+A namespace of clients' metrics lives in one shard. A service registers its namespace with where its metrics live and
+how they are read (:class:`MetricNamespace`). A process is asked once for everything that it owns, and computes the
+statistics itself: only numbers travel.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from penstock.broker.other_shards import OwnedShards, ShardQuestion
 from penstock.metrics.series import MetricKey, Point, Series
 from penstock.metrics.statistics import statistic
 from penstock.monitoring.custom_metrics import CustomMetrics, metrics_home
-from penstock.names import QueueName, Space, shard_of
+from penstock.names import Space
 from penstock.turns import Steps, in_pieces
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 _KEYS_PER_TURN = 1000
 _BUCKETS_PER_STEP = 20
-
-QUEUE_NAMESPACE, QUEUE_DIMENSION = "AWS/SQS", "QueueName"
 
 
 class StatQuery(msgspec.Struct, frozen=True, array_like=True):
@@ -39,20 +38,9 @@ class StatQuery(msgspec.Struct, frozen=True, array_like=True):
     statistics: tuple[str, ...]
     unit: str | None = None  # only values of this unit; None: of every unit, each by itself
 
-    def shard(self, shards: int) -> int:
-        queue = self.queue
-        if queue is not None:
-            return shard_of(queue, shards)
-        return metrics_home(self.space, self.metric.namespace).shard(shards)
-
     def units_of(self, units: Iterable[str]) -> list[str]:
         """Those that are asked for, in order."""
         return sorted(units) if self.unit is None else [unit for unit in units if unit == self.unit]
-
-    @property
-    def queue(self) -> QueueName | None:
-        """The queue, if it is about a metric of one."""
-        return queue_of(self.space, self.metric)
 
 
 class UnitPoints(msgspec.Struct, frozen=True, array_like=True):
@@ -119,14 +107,20 @@ class KeysQuestion(msgspec.Struct, frozen=True, array_like=True):
         )
 
 
-class QueueMetricSource(Protocol):
-    """The metrics of the queues of one shard."""
+class MetricNamespace(Protocol):
+    """The metrics of one namespace, which a service measures."""
 
-    async def read(self, queries: Sequence[StatQuery]) -> list[tuple[str, list[Point]]]:
-        """The unit and the buckets of each query: none if there is no such queue or metric."""
+    @property
+    def name(self) -> str: ...
 
-    async def listed(self, question: KeysQuestion) -> list[ListedMetric]:
-        """The first metrics that queues have, in order."""
+    def shard(self, query: StatQuery, shards: int) -> int | None:
+        """The shard that has the metric of this query; None: it is not one of the service's, but of clients."""
+
+    async def read(self, partition: Partition, queries: Sequence[StatQuery]) -> list[tuple[str, list[Point]]]:
+        """The unit and the buckets of each query about this shard: none if there is no such metric."""
+
+    async def listed(self, partition: Partition, question: KeysQuestion) -> list[ListedMetric]:
+        """The first metrics of this shard, in order."""
 
 
 class MetricReader:
@@ -136,21 +130,33 @@ class MetricReader:
         self,
         broker: Broker,
         custom: Callable[[Partition], CustomMetrics],
-        queues: Callable[[Partition], QueueMetricSource],
+        namespaces: Iterable[MetricNamespace],
     ) -> None:
+        """``namespaces``: those of services. All others are of clients."""
         self._broker = broker
         self._custom = custom
-        self._queues = queues
+        self._namespaces = {each.name: each for each in namespaces}
         self._points = ShardQuestion(
             "metric-points", PointsQuestion, dict[int, list[UnitPoints]], self._answer_points
         )
         self._keys = ShardQuestion("metric-keys", KeysQuestion, list[ListedMetric], self._answer_keys)
         broker.questions += [self._points, self._keys]
 
+    def _namespace(self, query: StatQuery) -> MetricNamespace | None:
+        """That of a service; None: clients send this metric."""
+        namespace = self._namespaces.get(query.metric.namespace)
+        if namespace is None or namespace.shard(query, self._broker.shards) is None:
+            return None
+        return namespace
+
+    def _shard_of(self, query: StatQuery) -> int:
+        shards, namespace = self._broker.shards, self._namespaces.get(query.metric.namespace)
+        found = None if namespace is None else namespace.shard(query, shards)
+        return metrics_home(query.space, query.metric.namespace).shard(shards) if found is None else found
+
     async def read(self, queries: Sequence[StatQuery]) -> list[list[UnitPoints]]:
         """The values of each query, by unit, in order of the units. Raises Unreachable."""
-        shards = self._broker.shards
-        numbered = [(query.shard(shards), number, query) for number, query in enumerate(queries)]
+        numbered = [(self._shard_of(query), number, query) for number, query in enumerate(queries)]
 
         def about(asked: list[int]) -> PointsQuestion:
             return PointsQuestion(
@@ -168,8 +174,8 @@ class MetricReader:
         """The first metrics in order. Raises Unreachable."""
         shards = self._broker.shards
         asked = list(range(shards))
-        if question.namespace not in (None, QUEUE_NAMESPACE):
-            asked = [metrics_home(question.space, question.namespace or "").shard(shards)]
+        if question.namespace is not None and question.namespace not in self._namespaces:
+            asked = [metrics_home(question.space, question.namespace).shard(shards)]
         answers = await self._broker.ask(
             self._keys, asked, lambda group: msgspec.structs.replace(question, shards=group)
         )
@@ -181,19 +187,29 @@ class MetricReader:
         found: dict[int, list[UnitPoints]] = {}
         for shard in question.shards:
             partition = self._broker.partition(shard)
-            here = [each for each in question.queries if each[1].shard(self._broker.shards) == shard]
-            of_queues = [each for each in here if each[1].queue is not None]
-            if of_queues:
-                answers = await self._queues(partition).read([query for _, query in of_queues])
-                for (number, query), (unit, points) in zip(of_queues, answers, strict=True):
-                    steps = _unit_points(query, {unit: points})
-                    found[number] = await self._broker.turns.run(steps, query.space.account)
-            for number, query in here:
-                if query.queue is None:
-                    metric = self._custom(partition).get(query.space, query.metric)
-                    if metric is not None:
-                        steps = _read(query, metric.series)
-                        found[number] = await self._broker.turns.run(steps, query.space.account)
+            here = [each for each in question.queries if self._shard_of(each[1]) == shard]
+            for namespace in {query.metric.namespace: None for _, query in here}:
+                asked = [each for each in here if each[1].metric.namespace == namespace]
+                found |= await self._read(partition, asked)
+        return found
+
+    async def _read(
+        self, partition: Partition, asked: Sequence[tuple[int, StatQuery]]
+    ) -> dict[int, list[UnitPoints]]:
+        """Queries of one namespace, each with its number."""
+        found: dict[int, list[UnitPoints]] = {}
+        measured = [(number, query, self._namespace(query)) for number, query in asked]
+        if (namespace := next((each for _, _, each in measured if each is not None), None)) is not None:
+            of_service = [(number, query) for number, query, each in measured if each is not None]
+            answers = await namespace.read(partition, [query for _, query in of_service])
+            for (number, query), (unit, points) in zip(of_service, answers, strict=True):
+                steps = _unit_points(query, {unit: points})
+                found[number] = await self._broker.turns.run(steps, query.space.account)
+        for number, query, each in measured:
+            metric = self._custom(partition).get(query.space, query.metric) if each is None else None
+            if metric is not None:
+                steps = _unit_series(query, metric.series)
+                found[number] = await self._broker.turns.run(steps, query.space.account)
         return found
 
     async def _answer_keys(self, owned: OwnedShards, question: KeysQuestion) -> list[ListedMetric]:
@@ -201,8 +217,9 @@ class MetricReader:
         for shard in question.shards:
             partition = self._broker.partition(shard)
             found += await self._listed(partition, question)
-            if question.namespace in (None, QUEUE_NAMESPACE):
-                found += await self._queues(partition).listed(question)
+            for name, namespace in self._namespaces.items():
+                if question.namespace in (None, name):
+                    found += await namespace.listed(partition, question)
         return _first(found, question.metrics_max)
 
     async def _listed(self, partition: Partition, question: KeysQuestion) -> list[ListedMetric]:
@@ -221,14 +238,7 @@ class MetricReader:
         return found
 
 
-def queue_of(space: Space, metric: MetricKey) -> QueueName | None:
-    """The queue that a metric is about."""
-    if metric.namespace != QUEUE_NAMESPACE or [name for name, _ in metric.dimensions] != [QUEUE_DIMENSION]:
-        return None
-    return QueueName(space.account, space.region, metric.dimensions[0][1])
-
-
-def _read(query: StatQuery, series: Mapping[str, Series]) -> Steps[list[UnitPoints]]:
+def _unit_series(query: StatQuery, series: Mapping[str, Series]) -> Steps[list[UnitPoints]]:
     """``series``: by unit."""
     by_unit: dict[str, list[Point]] = {}
     for unit in query.units_of(series):
