@@ -164,6 +164,54 @@ def test_rules_read_no_clock_and_do_no_io() -> None:
     assert offenders == []
 
 
+# Where the clock of the machine is read, besides clock.py and the code of clients: prefixes of modules, and why.
+CLOCK_READERS = {
+    "auth": "signatures, sessions and locks of files are judged by the real time",
+    "broker.runtime": "the timers of the loop",
+    "cli": "commands wait for a server, in a process of their own",
+    "client": "a client of any server",
+    "migrate": "waits for files to be released, in a process of its own",
+    "server.callers": "signatures are judged by the real time",
+    "server.compose": "how often the disk is looked at",
+    "server.console": "signs requests, as a client does",
+    "server.console_streams": "how often an open page is told of changes",
+    "server.control": "how long the process runs",
+    "server.http": "connections that are silent, and the Date of a response",
+    "server.metrics.process": "when the process began",
+    "server.routes": "rate limits",
+    "server.security": "when certificates expire",
+    "server.systemd": "the protocol of systemd wants it",
+    "server.workers.supervisor": "how often a process has crashed lately",
+    "services.admin.totals": "how long the computing of sums took, and so for how long they serve",
+    "services.cloudwatch.notifications": "a condition of a policy, which is judged as in auth",
+    "store.postgres.connection": "when a connection is tried again",
+    "testing": "the clock that tests control is built on it",
+}
+_CLOCKS = {"time", "time_ns", "monotonic", "monotonic_ns"}
+
+
+def clock_reads(tree: ast.AST) -> Iterator[int]:
+    """Lines that name time.time, time.monotonic or another one of these, also if imported by name."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id="time"), attr=name) if name in _CLOCKS:
+                yield node.lineno
+            case ast.ImportFrom(module="time", names=names) if any(each.name in _CLOCKS for each in names):
+                yield node.lineno
+
+
+def test_time_is_read_from_the_clock_of_the_broker() -> None:
+    """Or a test that advances its clock would see two times."""
+    readers = {module: lines for module, tree in MODULES.items() if (lines := list(clock_reads(tree)))}
+    del readers["clock"]
+    allowed = {reader for reader in readers for name in CLOCK_READERS if f"{reader}.".startswith(f"{name}.")}
+    assert {reader: readers[reader] for reader in readers.keys() - allowed} == {}
+    unused = {
+        name for name in CLOCK_READERS if not any(f"{each}.".startswith(f"{name}.") for each in readers)
+    }
+    assert unused == set(), "these read no clock any more"
+
+
 def test_the_broker_has_no_words_of_aws() -> None:
     """Each service has its own words for what happens; comments may cite SQS."""
     words = re.compile("amazon|aws|sqs", re.IGNORECASE)

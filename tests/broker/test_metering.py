@@ -9,13 +9,16 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
+from penstock.broker.queue_figures import all_figures
+from penstock.broker.summaries import QueueQuery, SummariesQuestion, summary_of
 from penstock.errors import StoreError
 from penstock.limits import DAY, HOUR
 from penstock.metrics.buckets import Bucket
 from penstock.metrics.queue_rows import QUEUE_METRICS
 from penstock.metrics.series import Point
+from penstock.queues.settings import Redrive
 from support.shards import ShardsWorld
-from support.world import MINUTE, ROOMY, SECOND, World, outgoing
+from support.world import MINUTE, ROOMY, SECOND, World, name_of, outgoing
 
 START_MS = 1_700_000_040_000  # a whole minute
 START_S = START_MS // SECOND
@@ -40,8 +43,8 @@ def points(
     metering = world.broker.partition(world.queue(queue).shard.index).metering
     assert metering is not None
     live = world.queue(queue)
-    found = world.do(metering.points([live], [QUEUE_METRICS[metric]], start_s, end_s, period_s))
-    return found[live][0]
+    (found,) = world.do(metering.points([(live, QUEUE_METRICS[metric])], start_s, end_s, period_s))
+    return found
 
 
 def sums(world: World, queue: str, metric: str, **more: int) -> dict[int, float]:
@@ -84,7 +87,82 @@ def test_each_second_has_its_counts(metered: World) -> None:
     sent = sums(metered, "q", "sent", period_s=1)
     assert {second: count for second, count in sent.items() if count} == {0: 2, 2: 5, 7: 1}
     visible = sums(metered, "q", "visible", period_s=1)
-    assert visible == {0: 2, 1: 2, 2: 7, 3: 7, 4: 7, 5: 7, 6: 7, 7: 8, 8: 8, 9: 8}
+    assert visible == {0: 2, 1: 2, 2: 7, 3: 7, 4: 7, 5: 7, 6: 7, 7: 8, 8: 8, 9: 8, 10: 8}
+
+
+def test_a_number_of_messages_holds_its_value_in_every_second(metered: World) -> None:
+    """Nobody uses the queue, and nothing is looked at but once a minute."""
+    metered.create("q")
+    metered.send_all("q", *["x"] * 7)
+    metered.receive("q", 2, visibility_ms=HOUR)
+    metered.advance(30 * MINUTE + 25 * SECOND)
+    now_s = metered.clock.wall_ms() // SECOND
+    for metric, held in (("visible", 5), ("in_flight", 2), ("delayed", 0), ("sent", 0)):
+        found = points(metered, "q", metric, period_s=10, start_s=now_s - 905, end_s=now_s + 1)
+        assert [at_s for at_s, _ in found] == list(range(now_s - 905, now_s + 1, 10)), metric
+        assert {bucket.max for _, bucket in found} == {held}, metric
+    ages = points(metered, "q", "oldest_age", period_s=10, start_s=now_s - 30, end_s=now_s + 1)
+    age_s = now_s - START_S
+    assert [bucket.max for _, bucket in ages] == [age_s - 20, age_s - 10, age_s, age_s]
+
+
+def test_a_value_that_changed_without_a_request_is_held_from_then_on(metered: World) -> None:
+    metered.create("q")
+    metered.send("q", "later", delay_ms=10 * MINUTE + 30 * SECOND)
+    metered.advance(20 * MINUTE)
+    found = sums(metered, "q", "visible", period_s=30)
+    assert [found[half] for half in range(38)] == [0] * 20 + [1] * 18
+    metered.crash()
+    metered.advance(SECOND)
+    after = sums(metered, "q", "visible", period_s=30)
+    assert [after[half] for half in range(38)] == [0] * 20 + [1] * 18
+
+
+def test_counts_of_seconds_that_are_gone_are_not_shown_as_zero(metered: World) -> None:
+    metered.create("q")
+    metered.advance(2 * MINUTE)
+    metered.send("q", "x")
+    metered.advance(2 * MINUTE)
+    assert sums(metered, "q", "sent", period_s=30, end_s=START_S + 240) == {
+        **dict.fromkeys(range(8), 0),
+        4: 1,
+    }
+    metered.restart()
+    found = sums(metered, "q", "sent", period_s=30, end_s=START_S + 240)
+    assert found == dict.fromkeys([0, 1, 2, 3, 6, 7], 0)
+
+
+def test_only_what_a_metric_needs_is_looked_at(metered: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    metered.create("q")
+    metered.send_all("q", *["noise"] * 60, group="noisy")
+    metered.drain_up_to("q", 45, visibility_ms=HOUR)
+    asked: list[str] = []
+    rules = metered.queue("q").rules
+    monkeypatch.setattr(type(rules), "noisy_tenants", lambda *_: asked.append("noisy"))
+
+    def select(*_: object, **__: object) -> list[object]:
+        asked.append("select")
+        return []
+
+    monkeypatch.setattr(metered.store, "select", select)
+    for metric in ("sent", "visible", "in_flight", "groups_in_flight"):
+        points(metered, "q", metric)
+        points(metered, "q", metric, period_s=10)
+    assert asked == []
+    points(metered, "q", "oldest_age")
+    assert set(asked) == {"select"}
+    points(metered, "q", "noisy_groups")
+    assert asked[-1] == "noisy"
+
+
+def test_the_minute_that_has_not_ended_has_its_maximum(metered: World) -> None:
+    metered.create("q")
+    metered.send_all("q", *["x"] * 10)
+    metered.advance(5 * SECOND)
+    metered.delete("q", *metered.receive("q"))
+    metered.advance(5 * SECOND)
+    ((_, bucket),) = points(metered, "q", "visible")
+    assert (bucket.min, bucket.max) == (0, 10)
 
 
 def test_counts_are_exact_against_a_model(metered: World) -> None:
@@ -164,6 +242,47 @@ def test_dead_letters_and_moves_are_no_sends(metered: World) -> None:
     assert sum(sums(metered, "dead", "sent").values()) == 0
     assert sum(sums(metered, "q", "sent").values()) == 1
     assert sum(sums(metered, "dead", "received").values()) == 0
+
+
+def test_dead_letters_that_are_redriven_within_a_minute_are_in_its_maximum(metered: World) -> None:
+    metered.create("dead")
+    metered.create("q", dead_letters=("dead", 1), visibility_ms=SECOND)
+    metered.advance(10 * HOUR)  # nobody uses them
+    metered.send_all("q", *["x"] * 300)
+    assert len(metered.drain_up_to("q", 300)) == 300
+    metered.advance(2 * SECOND)
+    assert metered.drain_up_to("q", 1) == []
+    assert metered.counts("dead") == (300, 0, 0)
+    metered.advance(13 * SECOND)
+    metered.start_move("dead", "q")
+    metered.advance(5 * SECOND)
+    assert metered.counts("dead") == (0, 0, 0)
+    minute_s = metered.clock.wall_ms() // SECOND // 60 * 60
+    metered.advance(MINUTE)
+    found = dict(points(metered, "dead", "visible", start_s=minute_s))
+    assert (found[minute_s].min, found[minute_s].max) == (0, 300)
+    assert found[minute_s + 60].max == 0
+    assert sum(bucket.sum for _, bucket in points(metered, "dead", "sent")) == 0
+
+
+def test_messages_from_another_shard_are_a_use_of_their_queue() -> None:
+    with ShardsWorld() as world:
+        home = world.create("q").shard.index
+        dead = next(
+            name for name in map("dead{}".format, range(20)) if world.create(name).shard.index != home
+        )
+        world.configure("q", redrive=Redrive(name_of(dead), 1), visibility_ms=SECOND)
+        world.advance(10 * HOUR)
+        assert points(world, dead, "visible", start_s=world.clock.wall_ms() // SECOND - 120) == []
+        world.send_all("q", *["x"] * 5)
+        world.receive("q")
+        world.advance(2 * SECOND)
+        assert world.receive("q") == []
+        world.advance(3 * SECOND)
+        metrics = world.queue(dead).metrics
+        assert metrics.used_ms > world.clock.now_ms() - 5 * SECOND
+        found = points(world, dead, "visible", start_s=world.clock.wall_ms() // SECOND - 60)
+        assert max(bucket.max for _, bucket in found) == 5
 
 
 def test_deletes_with_a_valid_handle_count_each_time(metered: World) -> None:
@@ -285,6 +404,62 @@ def test_a_dead_letter_is_as_old_as_its_time_in_the_dead_letter_queue(metered: W
     assert age(metered, "dead") == pytest.approx(2 * 3600, rel=0.05)
 
 
+def ages_everywhere(world: World, queue: str) -> list[float | None]:
+    """As metrics, the list of queues and Prometheus have it, in seconds."""
+    live = world.queue(queue)
+    query = QueueQuery(live.name.space, 2, only=frozenset([queue]))
+    (summary,) = world.do(world.broker.ask(SummariesQuestion(query)))
+    same = world.do(summary_of(world.broker.partition_of(live), live))
+    assert summary.oldest_age_ms == same.oldest_age_ms
+
+    async def scraped() -> float | None:
+        async for figures in all_figures(world.broker.partition(live.shard.index)):
+            for each in figures:
+                if each.queue is live:
+                    return None if each.age_ms is None else each.age_ms / SECOND
+        return None
+
+    listed = None if summary.oldest_age_ms is None else summary.oldest_age_ms / SECOND
+    return [age(world, queue), listed, world.do(scraped())]
+
+
+def test_the_age_is_the_same_whoever_shows_it(metered: World) -> None:
+    metered.create("dead")
+    metered.create("q", dead_letters=("dead", 3), visibility_ms=SECOND)
+    assert ages_everywhere(metered, "q") == [None] * 3
+    metered.send("q", "poison")
+    metered.advance(HOUR)
+    metered.send("q", "good")
+    metered.advance(10 * SECOND)
+    assert ages_everywhere(metered, "q") == [3610] * 3
+    for _ in range(3):
+        (poison,) = metered.receive("q", 1)
+        assert poison.content.body == "poison"
+        metered.advance(2 * SECOND)
+    assert ages_everywhere(metered, "q") == [16] * 3, "the one that is set aside does not count"
+    metered.receive("q", 10)
+    assert metered.counts("dead") == (1, 0, 0)
+    metered.advance(20 * MINUTE)
+    metric, listed, scraped = ages_everywhere(metered, "dead")
+    assert metric is not None and listed == scraped
+    assert metric == pytest.approx(listed, abs=1) == pytest.approx(20 * 60, rel=0.1)
+
+
+def test_the_age_is_known_without_metrics() -> None:
+    with World(msgspec.structs.replace(ROOMY, metrics_bytes_max=0)) as world:
+        world.create("dead")
+        world.create("q", dead_letters=("dead", 1), visibility_ms=SECOND)
+        world.send("q", "x")
+        world.advance(5 * HOUR)
+        world.receive("q")
+        world.advance(2 * SECOND)
+        assert world.receive("q") == []
+        world.advance(HOUR)
+        dead = world.queue("dead")
+        found = world.do(summary_of(world.broker.partition_of(dead), dead)).oldest_age_ms
+        assert found == pytest.approx(HOUR, rel=0.05)
+
+
 # -- fair queues -----------------------------------------------------------------------------------------------
 
 
@@ -299,7 +474,8 @@ def test_noisy_groups_of_a_fair_queue(metered: World) -> None:
     assert sums(metered, "q", "noisy_groups") == {0: 0}
     metered.drain_up_to("q", 45, visibility_ms=10 * MINUTE)
     assert sums(metered, "q", "noisy_groups") == {0: 1}
-    assert sums(metered, "q", "visible")[0] == 17
+    ((_, visible),) = points(metered, "q", "visible")
+    assert visible.max >= 17
     assert sums(metered, "q", "quiet_visible") == {0: 0}
     assert sums(metered, "q", "quiet_in_flight") == {0: 2}
     assert sums(metered, "q", "quiet_delayed") == {0: 0}
@@ -479,10 +655,10 @@ def test_seconds_are_kept_for_three_hours_within_their_memory(metered: World) ->
     for _ in range(4 * 60):
         metered.send("q", "x")
         metered.advance(MINUTE)
-    found = points(metered, "q", "visible", period_s=1)
+    found = points(metered, "q", "sent", period_s=1)
     now_s = metered.clock.wall_ms() // SECOND
     assert now_s - 3.6 * 3600 <= found[0][0] <= now_s - 3 * 3600
-    assert len(found) == now_s - found[0][0]
+    assert len(found) == now_s - found[0][0] + 1
 
 
 @pytest.mark.slow
@@ -496,9 +672,14 @@ def test_seconds_of_many_queues_are_bounded() -> None:
             for n in range(5):
                 world.send_all(f"q{n}", *["x"] * (second % 3 + 1))
             world.advance(SECOND)
-        kept = [len(points(world, f"q{n}", "visible", period_s=1)) for n in range(5)]
-        assert kept[3:] == [0, 0]
-        assert all(60 <= each < 900 for each in kept[:3])
+        end_s = world.clock.wall_ms() // SECOND
+
+        def changes(n: int, start_s: int) -> int:
+            found = points(world, f"q{n}", "visible", period_s=1, start_s=start_s, end_s=start_s + 50)
+            return len({bucket.max for _, bucket in found})
+
+        assert [changes(n, end_s - 50) > 10 for n in range(5)] == [True, True, True, False, False]
+        assert [changes(n, START_S + 60) > 10 for n in range(5)] == [False] * 5
         assert sum(sums(world, "q4", "sent").values()) == 1800
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from monitoring.alarms import arn, state, summaries
 from monitoring.world import MonitoringWorld
-from penstock.limits import MINUTE
+from penstock.limits import MINUTE, SECOND
 from penstock.queues.messages import Outgoing
 
 VISIBLE = "ApproximateNumberOfMessagesVisible"
@@ -110,3 +110,28 @@ def test_any_message_in_a_dead_letter_queue(world: MonitoringWorld, cw: Any) -> 
     sqs.delete_message(QueueUrl=dead, ReceiptHandle=found["ReceiptHandle"])
     world.minutes(2)
     assert state(cw) == "OK"
+
+
+def test_a_short_period_over_a_backlog_that_stands_still(world: MonitoringWorld, cw: Any) -> None:
+    """Nobody touches the queue: the number of its messages is known all the same."""
+    url = world.client("sqs").create_queue(QueueName="orders")["QueueUrl"]
+    cw.put_metric_alarm(
+        AlarmName="a",
+        Namespace="AWS/SQS",
+        MetricName=VISIBLE,
+        Dimensions=[{"Name": "QueueName", "Value": "orders"}],
+        Statistic="Maximum",
+        Period=10,
+        EvaluationPeriods=1,
+        Threshold=3,
+        ComparisonOperator="GreaterThanThreshold",
+        TreatMissingData="notBreaching",
+    )
+    for number in range(7):
+        world.client("sqs").send_message(QueueUrl=url, MessageBody=str(number))
+    found = []
+    for _ in range(60):
+        world.advance(10 * SECOND)
+        found.append(state(cw))
+    assert found[2:] == ["ALARM"] * 58
+    assert summaries(cw, HistoryItemType="StateUpdate")[-1].endswith("to ALARM")

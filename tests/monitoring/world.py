@@ -5,7 +5,7 @@ Nothing goes over a network: what a client would send is handed to the dispatche
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,6 +20,8 @@ from penstock.errors import JobFailed
 from penstock.limits import MINUTE, SECOND
 from penstock.monitoring.limits import MonitoringLimits
 from penstock.monitoring.monitoring import Monitoring
+from penstock.monitoring.queue_source import QueueNamespace
+from penstock.monitoring.reading import MetricNamespace
 from penstock.names import Space
 from penstock.promise import Promise
 from penstock.services import cloudwatch, sqs
@@ -45,7 +47,9 @@ class MonitoringWorld(ShardsWorld):
         *,
         is_secured: bool = False,
         webhooks: tuple[str, ...] = (),
+        namespaces: Sequence[MetricNamespace] = (QueueNamespace(),),
     ) -> None:
+        self.namespaces = namespaces
         self.monitoring_limits = limits or MonitoringLimits()
         self.posted: list[tuple[str, str]] = []
         self.post_failures: list[JobFailed] = []
@@ -65,6 +69,7 @@ class MonitoringWorld(ShardsWorld):
             cloudwatch.CloudWatchTexts(is_secured=self.is_secured),
             self._post,
             self.monitoring_limits,
+            self.namespaces,
         )
         context = cloudwatch.CloudWatch(
             self.monitoring, self.broker, cloudwatch.ACTIONS, lambda url: url.startswith(self.webhooks or "-")

@@ -226,9 +226,14 @@ class LiveQueue:
 
     def committed(self, arrived: list[Entry], now_ms: int) -> None:
         """A commit that concerns this queue is durable; these messages join it."""
-        if arrived and self.memory.accepts_arrivals():
-            self.rules.arrive(arrived, now_ms)
-            self.decided(now_ms)
+        if arrived:
+            # However they arrive, the queue is used: sends, dead letters, moved messages, those of other shards.
+            metrics = self.metrics
+            if now_ms >= metrics.second_ends_ms:
+                metrics.turn(now_ms)
+            if self.memory.accepts_arrivals():
+                self.rules.arrive(arrived, now_ms)
+                self.decided(now_ms)
 
     def refused(self) -> None:
         """A commit that concerns this queue was refused: what memory has decided since is wrong."""

@@ -7,26 +7,32 @@ is active is looked at, and what the last minute brought is stored by one commit
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Sequence
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Mapping, Sequence, Set
 from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.broker.metric_log import MetricLog, RecentEntry
-from penstock.broker.number_times import NUMBER_NOTES, NumberTimes
 from penstock.broker.parts import Part
-from penstock.broker.recording import NO_LOOKS, Levels, MinuteLooks, QueueRecorder, SecondsMemory
+from penstock.broker.queue_figures import FigureReader, QueueFigures, levels_of
+from penstock.broker.recording import MinuteLooks, QueueRecorder, SecondsMemory
 from penstock.broker.runtime import Timer
 from penstock.broker.shard import Shard
 from penstock.clock import wall_offset
-from penstock.errors import PenstockError, StoreClosed, StoreError
+from penstock.errors import StoreClosed, StoreError
 from penstock.limits import HOUR, MINUTE, SECOND
-from penstock.metrics.queue_rows import NoisyGroups, QueueMetric, QueueRow, TimedRow, points_of
-from penstock.metrics.series import MINUTE_S, SECOND_S, Point, merged_points
+from penstock.metrics.queue_rows import (
+    ALL_LOOKS,
+    Look,
+    NoisyGroups,
+    QueueMetric,
+    QueueRow,
+    TimedRow,
+    points_of,
+    short_points,
+)
+from penstock.metrics.series import MINUTE_S, Point, merged_points
 from penstock.promise import Promise, run_detached
-from penstock.queues.fifo import FifoQueue
-from penstock.queues.messages import Counts, sequence_of
-from penstock.store.changes import EntryRow
-from penstock.store.port import Selection, Store
 from penstock.turns import Steps, Turns
 
 if TYPE_CHECKING:
@@ -43,22 +49,20 @@ _ROWS_MIN, _ROWS_MAX = 10, 60  # of a queue, before they are stored as a chunk
 _ROWS_TOTAL_MAX = 200_000
 _UNWRITTEN_MAX = 60  # minutes
 _QUEUES_PER_TURN = 100
-_PAGE_ROWS = 100
 _SWEEPS = 24  # until every queue was swept, once an hour
-_NOTES_STORED_MS = 10 * MINUTE
 
 
 class Metering(Part):
     """``memory``: for the seconds of all queues of the process. ``shards``: how many share the space for metrics."""
 
-    def __init__(self, shard: Shard, memory: SecondsMemory, shards: int, turns: Turns) -> None:
+    def __init__(
+        self, shard: Shard, figures: FigureReader, memory: SecondsMemory, shards: int, turns: Turns
+    ) -> None:
         self._shard = shard
+        self._figures = figures
         self._turns = turns
         self._memory = memory
         self._log = MetricLog(shard, shards)
-        self._notes = shard.table(NUMBER_NOTES)
-        self._numbers = NumberTimes(self._notes.get("numbers"))
-        self._notes_stored_ms = 0
         self._recorders: dict[LiveQueue, QueueRecorder] = {}
         self._awake: dict[LiveQueue, None] = {}
         self._offset_ms = wall_offset(shard.clock)
@@ -72,7 +76,6 @@ class Metering(Part):
         self._version = 0  # how often chunks were
 
     def start(self) -> None:
-        self._numbers.note(self._shard.numbers_to, self._shard.clock.now_ms())
         run_detached(self._restore())
 
     def stop(self) -> None:
@@ -100,11 +103,6 @@ class Metering(Part):
     def _is_active(self, queue: LiveQueue, now_ms: int) -> bool:
         holds = queue.memory.loaded and queue.rules.backlog.total > 0
         return holds or (queue.metrics.used_ms > 0 and now_ms - queue.metrics.used_ms < _ACTIVE_MS + MINUTE)
-
-    def last_looks(self, queue: LiveQueue) -> MinuteLooks:
-        """What was seen of a queue at the end of the last minute."""
-        recorder = self._recorders.get(queue)
-        return NO_LOOKS if recorder is None else recorder.last_looks
 
     def _wall_offset_ms(self) -> int:
         return self._offset_ms
@@ -171,7 +169,6 @@ class Metering(Part):
         minute_s = (now_ms + self._offset_ms) // MINUTE * MINUTE_S - MINUTE_S
         rows: list[tuple[int, int, QueueRow]] = []
         same: list[int] = []
-        self._numbers.note(shard.numbers_to, now_ms)
         async for queue, looks in self._active_queues(now_ms):
             queue.metrics.pass_time(now_ms)
             recorder = self._recorders[queue]
@@ -193,7 +190,7 @@ class Metering(Part):
         writing: Promise[None] = Promise()
         self._writing = writing
         self._log.write(entries, by_id)
-        self._store_notes()
+        self._figures.store_numbers()
         if minute_s % (60 * MINUTE_S) == 0:
             self._sweep()
         try:
@@ -217,12 +214,6 @@ class Metering(Part):
             if rows and (len(rows) >= rows_max or (minute + queue.id) % _ROWS_MAX == 0)
         }
 
-    def _store_notes(self) -> None:
-        now_ms = self._shard.clock.now_ms()
-        if now_ms >= self._notes_stored_ms + _NOTES_STORED_MS:
-            self._notes_stored_ms = now_ms
-            self._notes.put("numbers", self._numbers.stored)
-
     def _sweep(self) -> None:
         queues = sorted(queue.id for queue in self._recorders)
         share = len(queues) // _SWEEPS + 1
@@ -238,73 +229,36 @@ class Metering(Part):
         queues = [queue for queue in self._recorders if self._is_active(queue, now_ms)]
         for start in range(0, len(queues), _QUEUES_PER_TURN):
             part = queues[start : start + _QUEUES_PER_TURN]
-            looks = await self._look_at(part)
+            looks = await self._look_at(dict.fromkeys(part, ALL_LOOKS))
             for queue in part:
                 if queue in self._recorders:  # it may have been deleted meanwhile
                     yield queue, looks[queue]
             await self._shard.turn()
 
-    async def _look_at(self, queues: Sequence[LiveQueue]) -> dict[LiveQueue, MinuteLooks]:
-        oldest_ms = await self._oldest(queues)
+    async def _look_at(self, wanted: Mapping[LiveQueue, Set[Look]]) -> dict[LiveQueue, MinuteLooks]:
         return {
-            queue: MinuteLooks(
-                await self._exact_levels(queue), self._wall_s(oldest_ms.get(queue)), self._noisy_groups(queue)
-            )
-            for queue in queues
+            queue: self._looks(figures) for queue, figures in (await self._figures.figures(wanted)).items()
         }
 
-    async def _exact_levels(self, queue: LiveQueue) -> Levels | None:
-        levels = levels_of(queue, self._shard.clock.now_ms())
-        if levels is None and queue.memory.loaded:
-            try:
-                levels = _counted_levels(queue, await queue.counts())
-            except PenstockError:
-                return None  # it is deleted, or the store cannot be read
-        return levels
-
-    def _noisy_groups(self, queue: LiveQueue) -> NoisyGroups | None:
-        rules, now_ms = queue.rules, self._shard.clock.now_ms()
-        noisy = None if isinstance(rules, FifoQueue) else rules.noisy_tenants(now_ms)
-        if noisy is None:
-            return None
-        quiet_oldest_s = self._wall_s(noisy.quiet_oldest_ms)
-        return NoisyGroups(noisy.tenants, noisy.visible, noisy.in_flight, noisy.delayed, quiet_oldest_s)
+    def _looks(self, figures: QueueFigures) -> MinuteLooks:
+        """As a row has them."""
+        levels, noisy, groups = figures.levels, figures.noisy, None
+        if noisy is not None:
+            quiet = None
+            if levels is not None:
+                quiet = (
+                    max(0, levels.visible - noisy.visible),
+                    max(0, levels.in_flight - noisy.in_flight),
+                    max(0, levels.delayed - noisy.delayed),
+                )
+            groups = NoisyGroups(
+                noisy.tenants, noisy.visible, noisy.in_flight, noisy.delayed,
+                self._wall_s(noisy.quiet_oldest_ms), quiet,
+            )  # fmt: skip
+        return MinuteLooks(levels, self._wall_s(figures.oldest_ms), groups)
 
     def _wall_s(self, now_ms: int | None) -> int | None:
         return None if now_ms is None else (now_ms + self._offset_ms) // SECOND
-
-    async def _oldest(self, queues: Sequence[LiveQueue]) -> dict[LiveQueue, int]:
-        """When the oldest message of each queue came into it. Without those that have none."""
-        found: dict[LiveQueue, int] = {}
-        rows_max, unknown = 1, [each for each in queues if each.memory.loaded and each.rules.backlog.total]
-        while unknown and rows_max <= _PAGE_ROWS:
-            now_ms = self._shard.clock.now_ms()
-            which = [_kept(queue, now_ms) for queue in unknown]
-            rows = await self._shard.read(partial(_first_rows, self._shard.store, which, rows_max))
-            for queue in unknown:
-                came_ms = self._came_ms(queue, rows[queue.id])
-                if came_ms is not None:
-                    found[queue] = came_ms
-            # A message that is set aside hides those behind it from the first look.
-            unknown = [queue for queue in unknown if queue not in found and len(rows[queue.id]) == rows_max]
-            rows_max *= _PAGE_ROWS
-        return found
-
-    def _came_ms(self, queue: LiveQueue, rows: list[EntryRow]) -> int | None:
-        """Of the first of these messages that is in the queue and not set aside."""
-        rules = queue.rules
-        for row in rows:
-            entry = rules.backlog.index.get(row.seq)
-            if entry is None and rules.backlog.knows(row.seq):
-                continue  # it is gone, which the store did not know yet
-            if rules.is_set_aside(row if entry is None else entry):
-                continue
-            if row.source is None or queue.settings.fifo:
-                return row.enqueued_ms
-            # SQS: a dead letter is as old as its time in the dead-letter queue.
-            given_ms = self._numbers.given_ms(sequence_of(row.position), self._shard.clock.now_ms())
-            return max(row.enqueued_ms, given_ms)
-        return None
 
     # -- stop and start --------------------------------------------------------------------------------------
 
@@ -323,8 +277,8 @@ class Metering(Part):
                 chunks[queue.id] = rows
         if chunks:
             self._log.write([RecentEntry(now_ms // SECOND, used_ms=used_ms)], chunks)
-            self._numbers.note(self._shard.numbers_to, now_ms)
-            self._notes.put("numbers", self._numbers.stored)
+            self._figures.note_numbers()
+            self._figures.store_numbers(now=True)
 
     async def _restore(self) -> None:
         """Gather again what was in no chunk when the shard was closed or its process died."""
@@ -347,52 +301,57 @@ class Metering(Part):
     # -- reading ---------------------------------------------------------------------------------------------
 
     async def points(
-        self,
-        queues: Sequence[LiveQueue],
-        metrics: Sequence[QueueMetric],
-        start_s: int,
-        end_s: int,
-        period_s: int,
-    ) -> dict[LiveQueue, list[list[Point]]]:
+        self, asked: Sequence[tuple[LiveQueue, QueueMetric]], start_s: int, end_s: int, period_s: int
+    ) -> list[list[Point]]:
         """For each queue and metric the buckets of a period, from ``start_s`` on; those without values are left out.
 
-        A period of less than a minute has seconds, which are kept for some hours and not through a restart."""
-        if period_s < MINUTE_S:
-            rows, bucket_s = self._seconds(queues), SECOND_S
-        else:
-            rows, bucket_s = await self._minutes(queues, start_s), MINUTE_S
+        A period of less than a minute has seconds, which are kept for some hours while a queue is used, and not
+        through a restart. Where there are none, numbers of messages hold their values."""
+        looks: defaultdict[LiveQueue, set[Look]] = defaultdict(set)
+        for queue, metric in asked:
+            looks[queue].update(metric.looks)
+        minutes = await self._minutes(looks, start_s, end_s)
+        seconds = self._seconds(list(minutes), start_s) if period_s < MINUTE_S else {}
         now_s = (self._shard.clock.now_ms() + self._offset_ms) // SECOND
 
-        def computed() -> Steps[dict[LiveQueue, list[list[Point]]]]:
-            found: dict[LiveQueue, list[list[Point]]] = {}
-            for queue, timed in rows.items():
-                found[queue] = []
-                for metric in metrics:
-                    points = points_of(metric, timed, bucket_s, now_s)
-                    found[queue].append((yield from merged_points(points, start_s, end_s, period_s)))
+        def computed() -> Steps[list[list[Point]]]:
+            found: list[list[Point]] = []
+            for queue, metric in asked:
+                rows = minutes.get(queue, [])
+                if period_s < MINUTE_S:
+                    short = seconds.get(queue, [])
+                    points = yield from short_points(metric, short, rows, start_s, end_s, period_s, now_s)
+                else:
+                    by_minute = points_of(metric, rows, MINUTE_S, now_s)
+                    points = yield from merged_points(by_minute, start_s, end_s, period_s)
+                found.append(points)
             return found
 
         return await self._turns.run(computed())
 
-    def _seconds(self, queues: Sequence[LiveQueue]) -> dict[LiveQueue, list[TimedRow]]:
+    def _seconds(self, queues: Sequence[LiveQueue], start_s: int) -> dict[LiveQueue, list[TimedRow]]:
         now_ms = self._shard.clock.now_ms()
         for queue in queues:
             queue.metrics.pass_time(now_ms)
-        return {queue: self._recorders[queue].second_rows() for queue in queues if queue in self._recorders}
+        return {
+            queue: self._recorders[queue].second_rows(start_s) for queue in queues if queue in self._recorders
+        }
 
-    async def _minutes(self, queues: Sequence[LiveQueue], start_s: int) -> dict[LiveQueue, list[TimedRow]]:
+    async def _minutes(
+        self, wanted: Mapping[LiveQueue, Set[Look]], start_s: int, end_s: int
+    ) -> dict[LiveQueue, list[TimedRow]]:
         """What is stored, what was gathered, and the minute that has not ended."""
         await self._restored
-        looks = await self._look_at(queues)
+        looks = await self._look_at(wanted)
         while True:
             if self._writing is not None:
                 await self._writing
             version = self._version
-            stored = await self._log.chunks([queue.id for queue in queues], start_s, self._offset_ms)
+            stored = await self._log.chunks([queue.id for queue in wanted], start_s, end_s, self._offset_ms)
             if version == self._version:
                 break  # else rows may be in what was read and still be gathered, or neither
         found: dict[LiveQueue, list[TimedRow]] = {}
-        for queue in queues:
+        for queue in wanted:
             if (recorder := self._recorders.get(queue)) is not None:
                 rows = stored[queue.id]
                 rows.extend(self._rows_until_now(queue, recorder, looks[queue]))
@@ -407,35 +366,3 @@ class Metering(Part):
         if not self._is_active(queue, now_ms):
             return recorder.gathered_rows()
         return recorder.rows_until_now(metrics.totals, metrics.sizes, looks)
-
-
-def levels_of(queue: LiveQueue, now_ms: int) -> Levels | None:
-    """None if memory is not loaded, or the store would have to be asked."""
-    rules, shard = queue.rules, queue.shard
-    if not queue.memory.loaded or shard.lease_ended():
-        return None
-    if rules.next_deadline_ms() <= now_ms:
-        rules.advance(now_ms, shard.changes)
-        queue.decided(now_ms)
-    if isinstance(rules, FifoQueue):
-        if rules.settings.delay_ms and rules.backlog.total:
-            return None
-        return _counted_levels(queue, rules.counts_with(0, now_ms))
-    return _counted_levels(queue, rules.counts(now_ms))
-
-
-def _counted_levels(queue: LiveQueue, counts: Counts) -> Levels:
-    rules = queue.rules
-    groups = rules.groups_in_flight if isinstance(rules, FifoQueue) else None
-    return Levels(counts.visible, counts.in_flight, counts.delayed, groups)
-
-
-def _kept(queue: LiveQueue, now_ms: int) -> Selection:
-    """The messages of a queue that are not past their retention."""
-    first_ms = queue.rules.backlog.expiry_cutoff_ms(now_ms) + 1
-    return Selection(queue.id, queue.record.purged_to, enqueued_ms_min=first_ms)
-
-
-def _first_rows(store: Store, which: list[Selection], rows_max: int) -> dict[int, list[EntryRow]]:
-    """In the thread that reads."""
-    return {selection.queue: store.select(selection, rows_max=rows_max) for selection in which}

@@ -149,12 +149,12 @@ class MetricLog:
         """What was in no chunk when the shard was closed or its process died."""
         return await self._shard.read(partial(read_gathered, self._shard.store))
 
-    async def chunks(self, queues: list[int], start_s: int, offset_ms: int) -> dict[int, Rows]:
-        """The stored rows of queues from a time on, and some before it. ``offset_ms``: of the wall clock."""
+    async def chunks(self, queues: list[int], start_s: int, end_s: int, offset_ms: int) -> dict[int, Rows]:
+        """The stored rows of queues from a time to another, and some around it. ``offset_ms``: of the wall clock."""
         # A chunk is stored after its last row. An hour more, because the wall clock may have been set since.
         after_ms = start_s * SECOND - offset_ms - HOUR - abs(offset_ms)
         store = self._shard.store
-        return await self._shard.read(partial(_read_chunks, store, queues, after_ms, start_s - HOUR_S))
+        return await self._shard.read(partial(_read_chunks, store, queues, after_ms, start_s - HOUR_S, end_s))
 
 
 # -- in the thread that reads --------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ def read_log(store: Store, queue: int, after: int) -> Iterator[LogRow]:
         after = page[-1].position
 
 
-def _read_chunks(store: Store, queues: list[int], after_ms: int, start_s: int) -> dict[int, Rows]:
+def _read_chunks(store: Store, queues: list[int], after_ms: int, start_s: int, end_s: int) -> dict[int, Rows]:
     found: dict[int, Rows] = {}
     for id in queues:
         rows = found[id] = Rows(MINUTE_S)
@@ -190,4 +190,6 @@ def _read_chunks(store: Store, queues: list[int], after_ms: int, start_s: int) -
                 log.warning("some hours of metrics cannot be read and are left out: %s", error)
                 continue
             rows.extend([row for row in chunk if row.at_s + row.times * MINUTE_S > start_s])
+            if chunk and chunk[0].at_s > end_s + HOUR_S:
+                break  # an hour more, because the wall clock may have been set
     return found

@@ -27,6 +27,7 @@ from penstock.broker.move_tasks import MoveTasks
 from penstock.broker.outbox import Outbox, PageSlots
 from penstock.broker.parts import Part
 from penstock.broker.questions import OtherShards
+from penstock.broker.queue_figures import FigureReader
 from penstock.broker.quotas import Quotas
 from penstock.broker.recording import SecondsMemory
 from penstock.broker.shard import Commit, Shard
@@ -89,9 +90,12 @@ class Partition:
             SendDigests(shared.dedup_key or shard.secret), former, pause,
         )  # fmt: skip
         receipts = ReceiptSigner(shard.secret, shard.index, former.read if migrated else None)
+        self.figures = FigureReader(shard)
         keeps_metrics = shard.limits.metrics_bytes_max > 0
         self.metering = (
-            Metering(shard, shared.seconds, shared.shards, shared.turns) if keeps_metrics else None
+            Metering(shard, self.figures, shared.seconds, shared.shards, shared.turns)
+            if keeps_metrics
+            else None
         )
         quotas = shared.quotas
         self.failures = failures = Failures(shard)
@@ -108,7 +112,7 @@ class Partition:
         self.catalogue = catalogue = Catalogue(context, shared.by_name)
         quotas.add(shard, catalogue)
         self.inbox = Inbox(shard, delivery)
-        self.upkeep = Upkeep(shard, catalogue, failures, shared.history, pause)
+        self.upkeep = Upkeep(shard, catalogue, self.figures, failures, shared.history, pause)
         self.moves = MoveTasks(shard, catalogue, delivery, shared.others)
         self.editing = Editing(shard, delivery, quotas, shared.history)
         self.inspection = Inspection(shard, ids)

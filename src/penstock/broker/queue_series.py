@@ -62,15 +62,15 @@ class SeriesQuery(ShardQuestion[list[QueueSeries]], frozen=True):
             names = catalogue.names(self.space, self.prefix, self.after, self.queues_max)
         queues = (catalogue.get(name) for name in names)
         found = [queue for queue in queues if queue is not None][: self.queues_max]
-        metrics = [QUEUE_METRICS[metric] for metric in self.metrics]
-        points = (
-            {}
-            if metering is None
-            else await metering.points(found, metrics, self.start_s, self.end_s, self.period_s)
-        )
-        nothing: list[list[Point]] = [[] for _ in metrics]
+        asked = [(queue, QUEUE_METRICS[metric]) for queue in found for metric in self.metrics]
+        if metering is None:
+            points: list[list[Point]] = [[] for _ in asked]
+        else:
+            points = await metering.points(asked, self.start_s, self.end_s, self.period_s)
+        each = len(self.metrics)
         return [
-            QueueSeries(queue.name.name, queue.settings.fifo, points.get(queue, nothing)) for queue in found
+            QueueSeries(queue.name.name, queue.settings.fifo, points[number * each : (number + 1) * each])
+            for number, queue in enumerate(found)
         ]
 
     def merge(self, answers: list[list[QueueSeries]]) -> list[QueueSeries]:

@@ -10,25 +10,26 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
+from penstock.broker.queue_figures import Levels
 from penstock.broker.queue_metrics import Totals
 from penstock.limits import SECOND
 from penstock.metrics.buckets import Sketch, sketch_key
-from penstock.metrics.queue_rows import Gauge, NoisyGroups, QueueRow, Rows, TimedRow, pack_rows, unpack_rows
+from penstock.metrics.queue_rows import (
+    Gauge,
+    NoisyGroups,
+    QueueRow,
+    Rows,
+    TimedRow,
+    extended,
+    pack_rows,
+    unpack_rows,
+)
 from penstock.metrics.series import HOUR_S, MINUTE_S, SECOND_S
 
 _SECONDS_KEPT_S = 3 * HOUR_S
 _ROWS_PER_CHUNK = 60
 _CHUNK_BYTES = 150  # of objects around the packed bytes
 _ENDED_MAX = 60
-
-
-class Levels(NamedTuple):
-    """What a look at a queue finds."""
-
-    visible: int
-    in_flight: int
-    delayed: int
-    groups: int | None  # with messages in flight; None: not a FIFO queue
 
 
 class MinuteLooks(NamedTuple):
@@ -106,9 +107,20 @@ class _LevelsOfMinute:
             if level is not None and number is not None:
                 level.look(number, held_s)
 
+    def end(self, found: Levels) -> None:
+        """The last look of a minute that was not looked at until its end."""
+        if self._looked_s < self.begin_s + MINUTE_S:
+            self.look(self.begin_s + MINUTE_S, found)
+
     def gauges(self) -> list[Gauge | None]:
         seconds = max(1, self._looked_s - self.begin_s)
         return [None if level is None else level.gauge(seconds) for level in self._levels]
+
+    def gauges_with(self, present: Levels) -> list[Gauge | None]:
+        """Up to now, while the minute has not ended."""
+        if self._looked_s == self.begin_s:
+            return list(present)
+        return [extended(gauge, level) for gauge, level in zip(self.gauges(), present, strict=True)]
 
 
 class _SizesOfMinute:
@@ -142,7 +154,7 @@ class QueueRecorder:
 
     __slots__ = (
         "_chunks", "_ended_minutes", "_levels", "_looked", "_memory", "_minute_base", "_minute_s", "_on_used",
-        "_second_base", "_second_s", "_seconds", "_sizes", "_unlooked", "_wall_offset_ms", "awake", "last_looks",
+        "_second_base", "_second_s", "_seconds", "_sizes", "_unlooked", "_wall_offset_ms", "awake",
         "minutes",
     )  # fmt: skip
 
@@ -164,7 +176,6 @@ class QueueRecorder:
         self._levels: _LevelsOfMinute | None = None  # if this minute is looked at every second
         self.minutes = Rows(MINUTE_S)
         """Those that are not in a stored chunk."""
-        self.last_looks = NO_LOOKS  # at the end of the last minute
 
     # -- counts ----------------------------------------------------------------------------------------------
 
@@ -235,16 +246,19 @@ class QueueRecorder:
             ended.append((minute_s, QueueRow()))
         gauges: list[Gauge | None] = list(looks.levels or ())
         if self._levels is not None and self._levels.begin_s == minute_s:
+            if looks.levels is not None:
+                self._levels.end(looks.levels)
             gauges, self._levels = self._levels.gauges(), None
-        self._looked, self.last_looks = looks.levels or self._looked, looks
+        self._looked = looks.levels or self._looked
         ended[-1] = minute_s, _with_gauges(ended[-1][1], gauges, looks)
         return ended
 
     # -- reading ---------------------------------------------------------------------------------------------
 
-    def second_rows(self) -> list[TimedRow]:
-        """All there are, with the last one that has ended."""
-        rows = [row for chunk in self._chunks for row in unpack_rows(chunk.packed)] + self._seconds.timed
+    def second_rows(self, start_s: int) -> list[TimedRow]:
+        """Those from a time on and some before it, with the last one that has ended."""
+        chunks = [chunk.packed for chunk in self._chunks if chunk.end_s >= start_s]
+        rows = [row for packed in chunks for row in unpack_rows(packed)] + self._seconds.timed
         if self._unlooked is not None:
             rows.append(TimedRow(self._unlooked[0], 1, self._unlooked[1]))
         return rows
@@ -261,6 +275,8 @@ class QueueRecorder:
             # Nothing was counted in the last minute, and it will be looked at in a moment.
             rows.add(rows.end_s, _with_gauges(QueueRow(), gauges, looks))
         counted = self._counted_minute(totals, self._sizes.with_more(sizes))
+        if looks.levels is not None and self._levels is not None and self._levels.begin_s == self._minute_s:
+            gauges = self._levels.gauges_with(looks.levels)
         rows.add(self._minute_s, _with_gauges(counted, gauges, looks))
         return rows.timed
 

@@ -19,11 +19,12 @@ import msgspec
 
 from penstock.broker.bulk_tasks import BulkTaskRecord
 from penstock.broker.questions import ShardQuestion
+from penstock.broker.queue_figures import QueueFigures
 from penstock.broker.queue_metrics import Rates
 from penstock.errors import QueueMissing
 from penstock.names import QueueName, Space, shard_of
 from penstock.queues.messages import Counts
-from penstock.store.port import LAST, Order, Selection, Store, Usage
+from penstock.store.port import LAST, Usage
 
 if TYPE_CHECKING:
     from penstock.broker.live_queue import LiveQueue
@@ -91,7 +92,7 @@ class QueueSummary(msgspec.Struct, frozen=True, array_like=True):
     fifo: bool
     counts: Counts
     bytes: int  # of contents, as stored
-    oldest_age_ms: int | None  # of a message in any state
+    oldest_age_ms: int | None  # as FigureReader.oldest defines it
     rates: Rates
     waiting_receives: int
     dead_letter_queue: str | None
@@ -326,7 +327,7 @@ async def _values(
         case "age":
             # The time of the oldest message, not its age, which is another one when the next page is asked for.
             oldest = await _oldest(partition, queues, usage)
-            return {q.id: -float(oldest[q.id]) if q.id in oldest else _NO_AGE for q in queues}
+            return {queue.id: -float(oldest.get(queue, -_NO_AGE)) for queue in queues}
         case "visible" | "in_flight" | "delayed":
             counts = await _counts(queues, usage)
             return {id: float(getattr(count, sort)) for id, count in counts.items()}
@@ -340,30 +341,28 @@ async def _summaries(
     for start in range(0, len(ranked), _QUEUES_PER_TURN):
         part = ranked[start : start + _QUEUES_PER_TURN]
         queues = [each.queue for each in part]
-        oldest = await _oldest(partition, queues, usage)
         counts = await _counts(queues, usage)
+        oldest = await _oldest(partition, queues, usage)
         now_ms = shard.clock.now_ms()
         for value, queue in part:
             if queue.id in counts:
                 held = usage.get(queue.id, _NOTHING)
-                oldest_ms = oldest.get(queue.id)
-                found.append(_summary(queue, counts[queue.id], held.bytes, oldest_ms, now_ms, value))
+                figures = QueueFigures(queue, now_ms, oldest_ms=oldest.get(queue))
+                found.append(_summary(figures, counts[queue.id], held.bytes, value))
         await shard.turn()
     return found
 
 
-def _summary(
-    queue: LiveQueue, counts: Counts, size: int, oldest_ms: int | None, now_ms: int, sort_value: float
-) -> QueueSummary:
-    age_ms = None if oldest_ms is None or counts == Counts() else max(0, now_ms - oldest_ms)
+def _summary(figures: QueueFigures, counts: Counts, size: int, sort_value: float) -> QueueSummary:
+    queue = figures.queue
     redrive = queue.settings.redrive
     return QueueSummary(
         queue.name,
         queue.settings.fifo,
         counts,
         size,
-        age_ms,
-        queue.metrics.per_second(now_ms),
+        None if counts == Counts() else figures.age_ms,
+        figures.rates,
         len(queue.waiting.long_polls) + len(queue.waiting.short_polls),
         None if redrive is None else redrive.target.name,
         None if redrive is None else redrive.receives_max,
@@ -407,27 +406,7 @@ async def _counts(
 
 async def _oldest(
     partition: Partition, queues: Iterable[LiveQueue], usage: Mapping[int, Usage]
-) -> dict[int, int]:
-    """When the oldest message of each queue was enqueued that holds any, by queue id."""
-    shard = partition.shard
-    now_ms = shard.clock.now_ms()
-    which = [
-        Selection(
-            queue.id,
-            queue.record.purged_to,
-            enqueued_ms_min=queue.rules.backlog.expiry_cutoff_ms(now_ms) + 1,
-        )
-        for queue in queues
-        if usage.get(queue.id, _NOTHING).messages
-    ]
-    return await shard.read(partial(_read_oldest, shard.store, which)) if which else {}
-
-
-def _read_oldest(store: Store, which: list[Selection]) -> dict[int, int]:
-    """In the thread that reads."""
-    found = {}
-    for selection in which:
-        rows = store.select(selection, Order.AGE, rows_max=1)
-        if rows:
-            found[selection.queue] = rows[0].enqueued_ms
-    return found
+) -> dict[LiveQueue, int]:
+    """When the oldest message of each queue came that holds any."""
+    held = [queue for queue in queues if usage.get(queue.id, _NOTHING).messages]
+    return await partition.figures.oldest(held)

@@ -11,6 +11,7 @@ from penstock.broker.failures import Failures
 from penstock.broker.history import MessageHistory
 from penstock.broker.live_queue import LiveQueue
 from penstock.broker.parts import Part
+from penstock.broker.queue_figures import FigureReader
 from penstock.broker.runtime import Timer
 from penstock.broker.shard import Commit, Shard
 from penstock.clock import iso_time, wall_offset
@@ -63,12 +64,14 @@ class Upkeep(Part):
         self,
         shard: Shard,
         catalogue: Catalogue,
+        figures: FigureReader,
         failures: Failures,
         history: MessageHistory,
         pause: ExpiryPause,
     ) -> None:
         self._shard = shard
         self._catalogue = catalogue
+        self._figures = figures
         self._failures = failures
         self._history = history
         self._pause = pause
@@ -145,6 +148,7 @@ class Upkeep(Part):
             elif queue.rules.next_expiry_ms() <= now_ms:
                 queue.rules.advance(now_ms, self._shard.changes)
                 queue.decided(now_ms)
+        self._figures.note_numbers()
         self._catalogue.end_cooldowns(now_ms)
         self._failures.forget_old(self._shard.clock.wall_ms())
         self._history.forget_old(self._shard.index, now_ms)

@@ -7,13 +7,14 @@ the one before, as those of a queue that is not used, cost nothing: they are cou
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from penstock.metrics.buckets import Bucket, Sketch, sketch_key
-from penstock.metrics.series import Point
+from penstock.metrics.series import MINUTE_S, SECOND_S, Point, merged_points
+from penstock.turns import Steps
 
 Gauge = int | tuple[int, int, float]
 """A number that was the same all the time, or the least, the greatest and the average."""
@@ -27,6 +28,7 @@ class NoisyGroups(msgspec.Struct, frozen=True, array_like=True, gc=False):
     in_flight: int = 0
     delayed: int = 0
     quiet_oldest_s: int | None = None  # when the oldest message of all other groups came
+    quiet: tuple[int, int, int] | None = None  # visible, in flight and delayed messages of all other groups
 
 
 class QueueRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -85,6 +87,14 @@ def _merged_gauge(one: Gauge | None, other: Gauge | None) -> Gauge | None:
         return other if one is None else one
     (low, high, mean), (other_low, other_high, other_mean) = _parts(one), _parts(other)
     return min(low, other_low), max(high, other_high), (mean + other_mean) / 2
+
+
+def extended(gauge: Gauge | None, level: int | None) -> Gauge | None:
+    """A number that has this level now."""
+    if gauge is None or level is None or gauge == level:
+        return gauge
+    low, high, mean = _parts(gauge)
+    return min(low, level), max(high, level), mean
 
 
 def _parts(gauge: Gauge) -> tuple[int, int, float]:
@@ -176,11 +186,8 @@ def _gauged(gauge: Gauge | None) -> Bucket | None:
     return Bucket(1.0, float(mean), float(low), float(high), None if low == high else {sketch_key(mean): 1.0})
 
 
-def _less(gauge: Gauge | None, noisy: int) -> Gauge | None:
-    if gauge is None or not noisy:
-        return gauge
-    low, high, mean = _parts(gauge)
-    return max(0, low - noisy), max(0, high - noisy), max(0.0, mean - noisy)
+def _quiet(row: QueueRow, place: int) -> Bucket | None:
+    return None if row.noisy is None or row.noisy.quiet is None else _gauged(row.noisy.quiet[place])
 
 
 def _sizes(row: QueueRow) -> Bucket:
@@ -197,6 +204,13 @@ def _processing(row: QueueRow) -> Bucket | None:
     return Bucket.of(row.processing_ms / 1000 / row.processed, row.processed) if row.processed else None
 
 
+Kind = Literal["count", "gauge", "sample"]
+"""Events that are counted; a number that holds until it changes; values of single messages."""
+Look = Literal["levels", "oldest", "noisy"]
+"""What has to be found out about a queue for the present value of a metric."""
+ALL_LOOKS: frozenset[Look] = frozenset({"levels", "oldest", "noisy"})
+
+
 class QueueMetric(NamedTuple):
     name: str
     published_as: str  # by CloudWatch; "" if not at all
@@ -204,59 +218,61 @@ class QueueMetric(NamedTuple):
     of: Callable[[QueueRow, int], Bucket | None]
     """From a row and the time at which its bucket ends; None if there is no value."""
     help: str
+    kind: Kind
+    looks: tuple[Look, ...] = ()
     hides_zero: bool = False
     """CloudWatch: it has no value as long as there is nothing to count."""
 
     @property
     def statistic(self) -> str:
         """The one that is usually wanted."""
-        if self.name in ("sent_bytes", "processing_time"):
-            return "Average"
-        return "Sum" if self.name in _COUNTED else "Maximum"
+        return _STATISTICS[self.kind]
 
 
-_COUNTED = frozenset({"sent", "received", "deleted", "empty_receives", "duplicates"})
+_STATISTICS: dict[Kind, str] = {"count": "Sum", "gauge": "Maximum", "sample": "Average"}
 _METRICS = (
     QueueMetric("sent", "NumberOfMessagesSent", "Count", lambda row, end_s: _counted(row.sent),
-                "messages that clients sent"),
+                "messages that clients sent", "count"),
     QueueMetric("received", "NumberOfMessagesReceived", "Count", lambda row, end_s: _counted(row.received),
-                "messages returned by receives"),
+                "messages returned by receives", "count"),
     QueueMetric("deleted", "NumberOfMessagesDeleted", "Count", lambda row, end_s: _counted(row.deleted),
-                "deletes with a valid receipt handle"),
+                "deletes with a valid receipt handle", "count"),
     QueueMetric("empty_receives", "NumberOfEmptyReceives", "Count", lambda row, end_s: _counted(row.empty),
-                "receives that returned no message"),
+                "receives that returned no message", "count"),
     QueueMetric("sent_bytes", "SentMessageSize", "Bytes", lambda row, end_s: _sizes(row) if row.sent else None,
-                "size of the sent messages"),
+                "size of the sent messages", "sample"),
     QueueMetric("visible", "ApproximateNumberOfMessagesVisible", "Count", lambda row, end_s: _gauged(row.visible),
-                "messages that can be received"),
+                "messages that can be received", "gauge", ("levels",)),
     QueueMetric("in_flight", "ApproximateNumberOfMessagesNotVisible", "Count",
-                lambda row, end_s: _gauged(row.in_flight), "messages received and not deleted", hides_zero=True),
+                lambda row, end_s: _gauged(row.in_flight), "messages received and not deleted", "gauge",
+                ("levels",), hides_zero=True),
     QueueMetric("delayed", "ApproximateNumberOfMessagesDelayed", "Count", lambda row, end_s: _gauged(row.delayed),
-                "messages sent with a delay that has not passed", hides_zero=True),
+                "messages sent with a delay that has not passed", "gauge", ("levels",), hides_zero=True),
     QueueMetric("oldest_age", "ApproximateAgeOfOldestMessage", "Seconds",
-                lambda row, end_s: _aged(row.oldest_s, end_s), "age of the oldest message"),
+                lambda row, end_s: _aged(row.oldest_s, end_s), "age of the oldest message", "gauge", ("oldest",)),
     QueueMetric("groups_in_flight", "ApproximateNumberOfGroupsWithInflightMessages", "Count",
-                lambda row, end_s: _gauged(row.groups), "message groups of a FIFO queue with messages in flight"),
+                lambda row, end_s: _gauged(row.groups), "message groups of a FIFO queue with messages in flight",
+                "gauge", ("levels",)),
     QueueMetric("duplicates", "NumberOfDeduplicatedSentMessages", "Count",
-                lambda row, end_s: _counted(row.duplicates), "sends to a FIFO queue that were duplicates",
+                lambda row, end_s: _counted(row.duplicates), "sends to a FIFO queue that were duplicates", "count",
                 hides_zero=True),
     QueueMetric("noisy_groups", "ApproximateNumberOfNoisyGroups", "Count",
                 lambda row, end_s: None if row.noisy is None else _gauged(row.noisy.groups),
-                "message groups that hold up others of a fair queue"),
+                "message groups that hold up others of a fair queue", "gauge", ("noisy",)),
     QueueMetric("quiet_visible", "ApproximateNumberOfMessagesVisibleInQuietGroups", "Count",
-                lambda row, end_s: None if row.noisy is None else _gauged(_less(row.visible, row.noisy.visible)),
-                "messages that can be received, without noisy groups"),
+                lambda row, end_s: _quiet(row, 0),
+                "messages that can be received, without noisy groups", "gauge", ("levels", "noisy")),
     QueueMetric("quiet_in_flight", "ApproximateNumberOfMessagesNotVisibleInQuietGroups", "Count",
-                lambda row, end_s: None if row.noisy is None else _gauged(_less(row.in_flight, row.noisy.in_flight)),
-                "messages in flight, without noisy groups"),
+                lambda row, end_s: _quiet(row, 1),
+                "messages in flight, without noisy groups", "gauge", ("levels", "noisy")),
     QueueMetric("quiet_delayed", "ApproximateNumberOfMessagesDelayedInQuietGroups", "Count",
-                lambda row, end_s: None if row.noisy is None else _gauged(_less(row.delayed, row.noisy.delayed)),
-                "delayed messages, without noisy groups"),
+                lambda row, end_s: _quiet(row, 2),
+                "delayed messages, without noisy groups", "gauge", ("levels", "noisy")),
     QueueMetric("quiet_oldest_age", "ApproximateAgeOfOldestMessageInQuietGroups", "Seconds",
                 lambda row, end_s: None if row.noisy is None else _aged(row.noisy.quiet_oldest_s, end_s),
-                "age of the oldest message, without noisy groups"),
+                "age of the oldest message, without noisy groups", "gauge", ("noisy",)),
     QueueMetric("processing_time", "", "Seconds", lambda row, end_s: _processing(row),
-                "from a receive to the delete of the message"),
+                "from a receive to the delete of the message", "sample"),
 )  # fmt: skip
 
 QUEUE_METRICS = {metric.name: metric for metric in _METRICS}
@@ -271,6 +287,52 @@ def points_of(metric: QueueMetric, timed: Iterable[TimedRow], bucket_s: int, unt
             bucket = metric.of(row, min(begin_s + bucket_s, until_s))
             if bucket is not None:
                 yield begin_s, bucket
+
+
+def short_points(
+    metric: QueueMetric,
+    seconds: Iterable[TimedRow],
+    minutes: Sequence[TimedRow],
+    start_s: int,
+    end_s: int,
+    period_s: int,
+    now_s: int,
+) -> Steps[list[Point]]:
+    """Periods of less than a minute: from the seconds that are kept, and where there are none, from the minutes.
+
+    Seconds are kept while a queue is used. What is not used does not change: a gauge holds its value, and nothing is
+    counted. A minute whose seconds are gone, and in which something was counted, has no values."""
+    last: dict[int, Bucket] = {}  # of each period
+    minutes_seen: set[int] = set()
+
+    def noted() -> Iterator[Point]:
+        for at_s, bucket in points_of(metric, seconds, SECOND_S, now_s):
+            last[at_s - (at_s - start_s) % period_s] = bucket
+            minutes_seen.add(at_s - at_s % MINUTE_S)
+            yield at_s, bucket
+
+    found = dict((yield from merged_points(noted(), start_s, end_s, period_s)))
+    held: Bucket | None = None
+    row_end_s = 0
+    for at_s, times, row in minutes:
+        if at_s != row_end_s:
+            held = None
+        row_end_s = at_s + times * MINUTE_S
+        first_s = max(start_s, at_s + (start_s - at_s) % period_s)
+        for begin_s in range(first_s, min(end_s, row_end_s, now_s + 1), period_s):
+            if begin_s in found:
+                held = last[begin_s]
+                continue
+            is_seen = begin_s - begin_s % MINUTE_S in minutes_seen
+            if not is_seen or held is None:
+                held = metric.of(row, min(begin_s + period_s, now_s))
+            if metric.kind == "gauge":
+                if held is not None:
+                    found[begin_s] = held
+            elif metric.kind == "count" and (is_seen or (held is not None and held.max == 0)):
+                found[begin_s] = Bucket.of(0.0)
+            yield
+    return sorted(found.items(), key=lambda point: point[0])
 
 
 def applies_to(metric: QueueMetric, *, fifo: bool) -> bool:

@@ -6,7 +6,7 @@ raised, always before anything was decided, so that the request can be passed on
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from penstock.broker.parts import Part
@@ -26,12 +26,12 @@ from penstock.monitoring.custom_metrics import (
 from penstock.monitoring.dashboards import DASHBOARDS, Dashboards, dashboards_home
 from penstock.monitoring.evaluation import Evaluation
 from penstock.monitoring.limits import MonitoringLimits
-from penstock.monitoring.queue_source import QueueSource
+from penstock.monitoring.queue_source import QueueNamespace
 from penstock.monitoring.reading import (
     KeysQuestion,
+    MetricNamespace,
     MetricReader,
     PointsQuestion,
-    QueueMetricSource,
     ShardMetrics,
 )
 from penstock.names import Home, Space
@@ -52,7 +52,7 @@ class ShardMonitoring(Part, ShardMetrics):
         limits = monitoring.limits
         self.shard: Shard = partition.shard
         metrics = CustomMetrics(self.shard, monitoring.budget, limits.metrics_max, monitoring.turns)
-        super().__init__(metrics, monitoring.queues(partition), monitoring.turns)
+        super().__init__(metrics, monitoring.namespaces, monitoring.turns)
         self.dashboards = Dashboards(self.shard, limits.dashboards_max, limits.dashboard_bytes_max)
         self.history = AlarmHistory(self.shard)
         self.actions = AlarmActions(partition, self.history, monitoring.texts, monitoring.post)
@@ -80,17 +80,17 @@ class Monitoring:
         texts: AlarmTexts,
         post: PostWebhook,
         limits: MonitoringLimits | None = None,
-        queues: Callable[[Partition], QueueMetricSource] = QueueSource,
+        namespaces: Sequence[MetricNamespace] = (QueueNamespace(),),
     ) -> None:
-        """Before the first shard of the broker is opened."""
+        """Before the first shard of the broker is opened. ``namespaces``: those whose metrics services measure."""
         self.limits = limits or MonitoringLimits()
         self.budget = MetricBudget(self.limits.metrics_bytes_max)
         self.texts = texts
         self.post = post
         self.turns = broker.turns
         self._broker = broker
-        self.queues = queues
-        self.reader = MetricReader(broker)
+        self.namespaces = {each.name: each for each in namespaces}
+        self.reader = MetricReader(broker, self.namespaces)
         broker.extend(lambda partition: ShardMonitoring(partition, self), [PointsQuestion, KeysQuestion])
 
     def _at(self, home: Home) -> ShardMonitoring:

@@ -1,4 +1,4 @@
-"""The metrics of queues in the form of CloudWatch: one shard's, read from what the broker keeps of each queue."""
+"""The namespace of the metrics of queues, read from what the broker keeps of each queue."""
 
 from __future__ import annotations
 
@@ -10,30 +10,36 @@ from typing import TYPE_CHECKING
 from penstock.limits import SECOND
 from penstock.metrics.queue_rows import PUBLISHED_METRICS, QueueMetric, applies_to
 from penstock.metrics.series import MetricKey, Point
-from penstock.monitoring.reading import (
-    QUEUE_DIMENSION,
-    QUEUE_NAMESPACE,
-    KeysQuestion,
-    ListedMetric,
-    StatQuery,
-)
-from penstock.names import QueueName
+from penstock.monitoring.reading import KeysQuestion, ListedMetric, StatQuery
+from penstock.names import QueueName, shard_of
 from penstock.queues.fifo import FifoQueue
 
 if TYPE_CHECKING:
     from penstock.broker.live_queue import LiveQueue
     from penstock.broker.partition import Partition
 
+_DIMENSION = "QueueName"
 _NAMES_PER_TURN = 100
 
 
-class QueueSource:
-    def __init__(self, partition: Partition) -> None:
-        self._partition = partition
+class QueueNamespace:
+    name = "AWS/SQS"
 
-    async def read(self, queries: Sequence[StatQuery]) -> list[tuple[str, list[Point]]]:
+    def shard(self, query: StatQuery, shards: int) -> int | None:
+        """That of the queue."""
+        queue = self._queue(query)
+        return None if queue is None else shard_of(queue, shards)
+
+    def _queue(self, query: StatQuery) -> QueueName | None:
+        """The queue that a query is about."""
+        dimensions, space = query.metric.dimensions, query.space
+        if [name for name, _ in dimensions] != [_DIMENSION]:
+            return None
+        return QueueName(space.account, space.region, dimensions[0][1])
+
+    async def read(self, partition: Partition, queries: Sequence[StatQuery]) -> list[tuple[str, list[Point]]]:
         """The unit and the buckets of each query: none if there is no such queue or metric."""
-        metering, catalogue = self._partition.metering, self._partition.catalogue
+        metering, catalogue = partition.metering, partition.catalogue
         found: list[tuple[str, list[Point]]] = [("None", [])] * len(queries)
         if metering is None:
             return found
@@ -42,57 +48,55 @@ class QueueSource:
             list
         )
         for number, query in enumerate(queries):
-            assert query.queue is not None
-            queue, metric = catalogue.get(query.queue), PUBLISHED_METRICS.get(query.metric.name)
+            name = self._queue(query)
+            assert name is not None
+            queue, metric = catalogue.get(name), PUBLISHED_METRICS.get(query.metric.name)
             if queue is not None and metric is not None and applies_to(metric, fifo=queue.settings.fifo):
                 together[query.start_s, query.end_s, query.period_s].append((number, queue, metric))
         for times, asked in together.items():
-            queues = list({queue: None for _, queue, _ in asked})
-            metrics = list({metric.name: metric for _, _, metric in asked}.values())
-            points = await metering.points(queues, metrics, *times)
-            for number, queue, metric in asked:
-                of_queue = points.get(queue)
-                if of_queue is not None:
-                    found[number] = metric.unit, _shown(metric, of_queue[metrics.index(metric)])
+            points = await metering.points([(queue, metric) for _, queue, metric in asked], *times)
+            for (number, _, metric), values in zip(asked, points, strict=True):
+                found[number] = metric.unit, _shown(metric, values)
         return found
 
-    async def listed(self, question: KeysQuestion) -> list[ListedMetric]:
+    async def listed(self, partition: Partition, question: KeysQuestion) -> list[ListedMetric]:
         """The first metrics in order: by metric, then by queue."""
-        if self._partition.metering is None:
+        if partition.metering is None:
             return []
         found: list[ListedMetric] = []
         for name in sorted(PUBLISHED_METRICS):
             if question.name in (None, name) and (question.after is None or name >= question.after.name):
                 wanted = question.metrics_max - len(found)
-                found += islice(self._of_metric(PUBLISHED_METRICS[name], question), wanted)
-                await self._partition.shard.turn()
+                found += islice(self._of_metric(partition, PUBLISHED_METRICS[name], question), wanted)
+                await partition.shard.turn()
             if len(found) >= question.metrics_max:
                 break
         return found
 
-    def _of_metric(self, metric: QueueMetric, question: KeysQuestion) -> Iterator[ListedMetric]:
-        now_ms = self._partition.shard.clock.now_ms()
-        for queue in self._queues(metric, question):
-            if not _has(queue, metric, now_ms):
+    def _of_metric(
+        self, partition: Partition, metric: QueueMetric, question: KeysQuestion
+    ) -> Iterator[ListedMetric]:
+        for queue in self._queues(partition, metric, question):
+            if not _has(queue, metric):
                 continue
-            key = MetricKey(QUEUE_NAMESPACE, metric.published_as, ((QUEUE_DIMENSION, queue.name.name),))
-            newest_s = self._newest_s(queue)
+            key = MetricKey(self.name, metric.published_as, ((_DIMENSION, queue.name.name),))
+            newest_s = _newest_s(queue)
             if question.wants(key, newest_s):
                 yield ListedMetric(key, newest_s)
 
-    def _queues(self, metric: QueueMetric, question: KeysQuestion) -> Iterator[LiveQueue]:
+    def _queues(
+        self, partition: Partition, metric: QueueMetric, question: KeysQuestion
+    ) -> Iterator[LiveQueue]:
         """In order of name, beyond the last one of the page before."""
-        catalogue, space = self._partition.catalogue, question.space
-        values = [
-            value for name, value in question.dimensions if name == QUEUE_DIMENSION and value is not None
-        ]
+        catalogue, space = partition.catalogue, question.space
+        values = [value for name, value in question.dimensions if name == _DIMENSION and value is not None]
         if values:
             named = catalogue.get(QueueName(space.account, space.region, values[0]))
             if named is not None:
                 yield named
             return
         after, last = "", question.after
-        if last is not None and last.name == metric.published_as and last.namespace == QUEUE_NAMESPACE:
+        if last is not None and last.name == metric.published_as and last.namespace == self.name:
             after = last.dimensions[0][1] if last.dimensions else ""
         while names := catalogue.names(space, "", after, _NAMES_PER_TURN):
             for name in names:
@@ -101,13 +105,14 @@ class QueueSource:
                     yield queue
             after = names[-1].name
 
-    def _newest_s(self, queue: LiveQueue) -> int:
-        """When it last had a value, about: while it holds messages it has one every minute."""
-        clock = self._partition.shard.clock
-        if queue.memory.loaded and queue.rules.backlog.total > 0:
-            return clock.wall_ms() // SECOND
-        ago_ms = clock.now_ms() - queue.metrics.used_ms
-        return max(0, clock.wall_ms() - ago_ms) // SECOND if queue.metrics.used_ms else 0
+
+def _newest_s(queue: LiveQueue) -> int:
+    """When it last had a value, about: while it holds messages it has one every minute."""
+    clock = queue.shard.clock
+    if queue.memory.loaded and queue.rules.backlog.total > 0:
+        return clock.wall_ms() // SECOND
+    ago_ms = clock.now_ms() - queue.metrics.used_ms
+    return max(0, clock.wall_ms() - ago_ms) // SECOND if queue.metrics.used_ms else 0
 
 
 def _shown(metric: QueueMetric, points: list[Point]) -> list[Point]:
@@ -115,12 +120,10 @@ def _shown(metric: QueueMetric, points: list[Point]) -> list[Point]:
     return [point for point in points if point[1].max > 0] if metric.hides_zero else points
 
 
-def _has(queue: LiveQueue, metric: QueueMetric, now_ms: int) -> bool:
+def _has(queue: LiveQueue, metric: QueueMetric) -> bool:
     if not applies_to(metric, fifo=queue.settings.fifo):
         return False
     if not metric.name.startswith(("noisy", "quiet")):
         return True
     rules = queue.rules
-    return (
-        queue.memory.loaded and not isinstance(rules, FifoQueue) and rules.noisy_tenants(now_ms) is not None
-    )
+    return queue.memory.loaded and not isinstance(rules, FifoQueue) and rules.has_tenants

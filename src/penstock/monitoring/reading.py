@@ -15,7 +15,7 @@ from penstock.broker.questions import ShardQuestion
 from penstock.metrics.series import MetricKey, Point, Series
 from penstock.metrics.statistics import statistic
 from penstock.monitoring.custom_metrics import CustomMetrics, metrics_home
-from penstock.names import QueueName, Space, shard_of
+from penstock.names import Space
 from penstock.turns import Steps, Turns, in_pieces
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 _KEYS_PER_TURN = 1000
 _BUCKETS_PER_STEP = 20
-
-QUEUE_NAMESPACE, QUEUE_DIMENSION = "AWS/SQS", "QueueName"
 
 
 class StatQuery(msgspec.Struct, frozen=True, array_like=True):
@@ -39,20 +37,9 @@ class StatQuery(msgspec.Struct, frozen=True, array_like=True):
     statistics: tuple[str, ...]
     unit: str | None = None  # only values of this unit; None: of every unit, each by itself
 
-    def shard(self, shards: int) -> int:
-        queue = self.queue
-        if queue is not None:
-            return shard_of(queue, shards)
-        return metrics_home(self.space, self.metric.namespace).shard(shards)
-
     def units_of(self, units: Iterable[str]) -> list[str]:
         """Those that are asked for, in order."""
         return sorted(units) if self.unit is None else [unit for unit in units if unit == self.unit]
-
-    @property
-    def queue(self) -> QueueName | None:
-        """The queue, if it is about a metric of one."""
-        return queue_of(self.space, self.metric)
 
 
 class UnitPoints(msgspec.Struct, frozen=True, array_like=True):
@@ -80,18 +67,19 @@ class PointsQuestion(ShardQuestion[dict[int, list[UnitPoints]]], frozen=True):
         kept, index = partition.part(ShardMetrics), partition.shard.index
         here = [(number, query) for shard, number, query in self.queries if shard == index]
         found: dict[int, list[UnitPoints]] = {}
-        of_queues = [each for each in here if each[1].queue is not None]
-        if of_queues:
-            answers = await kept.queues.read([query for _, query in of_queues])
-            for (number, query), (unit, points) in zip(of_queues, answers, strict=True):
+        of_services: dict[MetricNamespace, list[tuple[int, StatQuery]]] = {}
+        for number, query in here:
+            namespace = kept.namespace_of(query)
+            if namespace is not None:
+                of_services.setdefault(namespace, []).append((number, query))
+            elif (metric := kept.metrics.get(query.space, query.metric)) is not None:
+                steps = _unit_series(query, metric.series)
+                found[number] = await kept.turns.run(steps, query.space.account)
+        for namespace, asked in of_services.items():
+            answers = await namespace.read(partition, [query for _, query in asked])
+            for (number, query), (unit, points) in zip(asked, answers, strict=True):
                 steps = _unit_points(query, {unit: points})
                 found[number] = await kept.turns.run(steps, query.space.account)
-        for number, query in here:
-            if query.queue is None:
-                metric = kept.metrics.get(query.space, query.metric)
-                if metric is not None:
-                    steps = _read(query, metric.series)
-                    found[number] = await kept.turns.run(steps, query.space.account)
         return found
 
     def merge(self, answers: list[dict[int, list[UnitPoints]]]) -> dict[int, list[UnitPoints]]:
@@ -115,16 +103,12 @@ class KeysQuestion(ShardQuestion[list[ListedMetric]], frozen=True):
     after: MetricKey | None
     metrics_max: int
 
-    def shards(self, count: int) -> Iterable[int]:
-        if self.namespace in (None, QUEUE_NAMESPACE):
-            return range(count)
-        return [metrics_home(self.space, self.namespace or "").shard(count)]
-
     async def answer(self, partition: Partition) -> list[ListedMetric]:
         kept = partition.part(ShardMetrics)
         found = await self._listed(kept.metrics, partition)
-        if self.namespace in (None, QUEUE_NAMESPACE):
-            found += await kept.queues.listed(self)
+        for name, namespace in kept.namespaces.items():
+            if self.namespace in (None, name):
+                found += await namespace.listed(partition, self)
         return self.merge([found])
 
     def merge(self, answers: list[list[ListedMetric]]) -> list[ListedMetric]:
@@ -175,47 +159,68 @@ class KeysQuestion(ShardQuestion[list[ListedMetric]], frozen=True):
         )
 
 
-class QueueMetricSource(Protocol):
-    """The metrics of the queues of one shard."""
+class MetricNamespace(Protocol):
+    """The metrics of one namespace, which a service measures."""
 
-    async def read(self, queries: Sequence[StatQuery]) -> list[tuple[str, list[Point]]]:
-        """The unit and the buckets of each query: none if there is no such queue or metric."""
+    @property
+    def name(self) -> str: ...
 
-    async def listed(self, question: KeysQuestion) -> list[ListedMetric]:
-        """The first metrics that queues have, in order."""
+    def shard(self, query: StatQuery, shards: int) -> int | None:
+        """The shard that has the metric of this query; None: it is not one of the service's, but of clients."""
+
+    async def read(self, partition: Partition, queries: Sequence[StatQuery]) -> list[tuple[str, list[Point]]]:
+        """The unit and the buckets of each query about this shard: none if there is no such metric."""
+
+    async def listed(self, partition: Partition, question: KeysQuestion) -> list[ListedMetric]:
+        """The first metrics of this shard, in order."""
 
 
 class ShardMetrics:
-    """The metrics of one shard: those that clients sent, and those of its queues."""
+    """The metrics of one shard: those that clients sent, and those of services."""
 
-    def __init__(self, metrics: CustomMetrics, queues: QueueMetricSource, turns: Turns) -> None:
+    def __init__(
+        self, metrics: CustomMetrics, namespaces: Mapping[str, MetricNamespace], turns: Turns
+    ) -> None:
         self.metrics = metrics
-        self.queues = queues
+        self.namespaces = namespaces
         self.turns = turns
+
+    def namespace_of(self, query: StatQuery) -> MetricNamespace | None:
+        """The service that measures the metric; None: clients sent it."""
+        namespace = self.namespaces.get(query.metric.namespace)
+        return None if namespace is None or namespace.shard(query, 1) is None else namespace
 
 
 class MetricReader:
     """Of all shards together."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, namespaces: Mapping[str, MetricNamespace]) -> None:
+        """``namespaces``: those of services, by name. All others are of clients."""
         self._broker = broker
+        self._namespaces = namespaces
 
     async def read(self, queries: Sequence[StatQuery]) -> list[list[UnitPoints]]:
         """The values of each query, by unit, in order of the units. Raises Unreachable."""
-        shards = self._broker.shards
-        numbered = [(query.shard(shards), number, query) for number, query in enumerate(queries)]
+        numbered = [(self._shard_of(query), number, query) for number, query in enumerate(queries)]
         found = await self._broker.ask(PointsQuestion(numbered))
         return [found.get(number, []) for number in range(len(queries))]
 
+    async def keys(self, question: KeysQuestion) -> list[ListedMetric]:
+        """The first metrics in order. Raises Unreachable."""
+        namespace = question.namespace
+        if namespace is None or namespace in self._namespaces:
+            return await self._broker.ask(question)
+        return await self._broker.ask(
+            question, [metrics_home(question.space, namespace).shard(self._broker.shards)]
+        )
 
-def queue_of(space: Space, metric: MetricKey) -> QueueName | None:
-    """The queue that a metric is about."""
-    if metric.namespace != QUEUE_NAMESPACE or [name for name, _ in metric.dimensions] != [QUEUE_DIMENSION]:
-        return None
-    return QueueName(space.account, space.region, metric.dimensions[0][1])
+    def _shard_of(self, query: StatQuery) -> int:
+        namespace, shards = self._namespaces.get(query.metric.namespace), self._broker.shards
+        found = None if namespace is None else namespace.shard(query, shards)
+        return metrics_home(query.space, query.metric.namespace).shard(shards) if found is None else found
 
 
-def _read(query: StatQuery, series: Mapping[str, Series]) -> Steps[list[UnitPoints]]:
+def _unit_series(query: StatQuery, series: Mapping[str, Series]) -> Steps[list[UnitPoints]]:
     """``series``: by unit."""
     by_unit: dict[str, list[Point]] = {}
     for unit in query.units_of(series):

@@ -203,10 +203,20 @@ class StandardQueue(Queue):
         visible = backlog.total - backlog.in_flight - backlog.delayed
         return Counts(visible, backlog.in_flight, backlog.delayed)
 
+    @property
+    def has_tenants(self) -> bool:
+        """Whether messages have groups."""
+        lanes = self.backlog.lanes
+        return len(lanes) > (None in lanes)
+
+    def noisy_groups(self, now_ms: int) -> int | None:
+        """How many tenants are noisy; None if no message has a group."""
+        return len(self._fairness.noisy(now_ms)) if self.has_tenants else None
+
     def noisy_tenants(self, now_ms: int) -> NoisyTenants | None:
         """None if no message has a group. What only the store has of delayed messages does not count."""
         backlog = self.backlog
-        if len(backlog.lanes) == (None in backlog.lanes):
+        if not self.has_tenants:
             return None
         noisy = self._fairness.noisy(now_ms)
         if not noisy:

@@ -12,8 +12,7 @@ const CHARTS = [
   ["Age of the oldest message", "s", [["oldest_age", "age"]]],
   ["Receives without a message per second", RATE, [["empty_receives", "empty receives"]]],
 ];
-const AGE = "oldest_age"; // known by the minute
-const OTHERS = CHARTS.flatMap(([, , metrics]) => metrics.map(([name]) => name)).filter((name) => name !== AGE).join(",");
+const METRICS = CHARTS.flatMap(([, , metrics]) => metrics.map(([name]) => name)).join(",");
 
 export function QueueCharts({ name, allowed }) {
   const [chosen, setChosen] = useState(0);
@@ -26,9 +25,8 @@ export function QueueCharts({ name, allowed }) {
 }
 
 function Charts({ name, range, period }) {
-  const series = async (metrics, period_s) =>
-    (await admin("GET", `${queuePath(name)}/metrics${query({ metrics, start: -range, period_s })}`)).series;
-  const ask = async () => (await Promise.all([series(OTHERS, period), series(AGE, Math.max(period, 60))])).flat();
+  const path = `${queuePath(name)}/metrics${query({ metrics: METRICS, start: -range, period_s: period })}`;
+  const ask = async () => (await admin("GET", path)).series;
   const { data, error } = useRepeated(ask, [name, range, period], Math.min(period, 30));
   if (!data) return html`<${Problem} error=${error} />`;
   const found = new Map(data.map((each) => [each.metric, each]));

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.auth.secret_files import NotPrivate, read_private
-from penstock.broker.figures import QueueFigures, figures_of
 from penstock.broker.partition import Partition
 from penstock.broker.parts import Part
 from penstock.broker.questions import ShardQuestion
+from penstock.broker.queue_figures import QueueFigures, all_figures
 from penstock.errors import PenstockError
 from penstock.metrics.exposition import (
     OPEN_METRICS_TYPE,
@@ -108,7 +108,7 @@ class MetricsPage(Part):
 
     async def _figures(self) -> AsyncIterator[list[QueueFigures]]:
         for partition in self._parts.broker.partitions:
-            async for figures in figures_of(partition):
+            async for figures in all_figures(partition):
                 yield figures
 
     # -- who may read it -----------------------------------------------------------------------------------------

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, Iterable
 
-from penstock.broker.figures import QueueFigures
+from penstock.broker.queue_figures import QueueFigures
 from penstock.broker.queue_metrics import SIZE_LIMITS, Totals
+from penstock.limits import SECOND
 from penstock.metrics.exposition import MetricFamily, bucket_samples, joined, labels
 from penstock.names import QueueName
 
@@ -77,11 +78,11 @@ class QueueFamilies:
             if levels.groups is not None:
                 self.groups.samples.append(("", about, levels.groups))
                 self.duplicates.samples.append(("", about, figures.totals.duplicates))
-        if figures.oldest_age_s is not None:
-            self.age.samples.append(("", about, figures.oldest_age_s))
+        if figures.age_ms is not None:
+            self.age.samples.append(("", about, figures.age_ms / SECOND))
         if figures.noisy_groups is not None:
             self.noisy.samples.append(("", about, figures.noisy_groups))
-        self.waiting.samples.append(("", about, figures.waiting_receives))
+        self.waiting.samples.append(("", about, figures.long_polls))
 
     def _add_totals(self, about: str, totals: Totals, size_counts: list[int]) -> None:
         self.sent.samples.append(("", about, totals.sent))
@@ -105,10 +106,10 @@ class QueueFamilies:
             self.messages.samples.append(
                 ("", f'{about},state="{state}"', sum(each[place] or 0 for each in known))
             )
-        ages = [each.oldest_age_s for each in others if each.oldest_age_s is not None]
+        ages = [each.age_ms / SECOND for each in others if each.age_ms is not None]
         if ages:
             self.age.samples.append(("", about, max(ages)))
-        self.waiting.samples.append(("", about, sum(each.waiting_receives for each in others)))
+        self.waiting.samples.append(("", about, sum(each.long_polls for each in others)))
 
 
 async def queue_families(

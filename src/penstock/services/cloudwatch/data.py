@@ -235,7 +235,7 @@ async def list_metrics(cw: CloudWatch, request: ListMetricsRequest, call: Call) 
         after=None if after is None else _read_key(after),
         metrics_max=LISTED_METRICS_MAX + 1,
     )
-    found = [each.metric for each in await cw.broker.ask(question)]
+    found = [each.metric for each in await cw.monitoring.reader.keys(question)]
     page = found[:LISTED_METRICS_MAX]
     following = write_token(asked, _write_key(page[-1])) if len(found) > len(page) else None
     metrics = [

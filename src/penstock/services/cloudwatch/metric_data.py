@@ -175,7 +175,7 @@ class _Reading:
             self._call.space, None, None, [], int(self._now_s) - LISTED_AGE_S, None, _KEYS_PER_READ
         )
         while len(keys) < _SEARCHED_KEYS_MAX:
-            page = await self._cw.broker.ask(question)
+            page = await self._cw.monitoring.reader.keys(question)
             keys += [each.metric for each in page]
             if len(page) < _KEYS_PER_READ:
                 break

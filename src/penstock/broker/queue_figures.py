@@ -1,0 +1,228 @@
+"""What a queue has at one moment, in numbers. Each of them is defined here, whoever shows it: the admin API and the
+console, metrics and alarms, Prometheus.
+
+Numbers cost different amounts: those in memory are free, the age of the oldest message may take a read of the store,
+and what noisy groups have takes a walk over the messages in memory. So a caller says what it wants of which queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence, Set
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from penstock.broker.number_times import NUMBER_NOTES, NumberTimes
+from penstock.broker.queue_metrics import Rates, Totals
+from penstock.broker.shard import Shard
+from penstock.errors import PenstockError
+from penstock.limits import MINUTE
+from penstock.metrics.queue_rows import Look
+from penstock.names import QueueName
+from penstock.queues.fairness import NoisyTenants
+from penstock.queues.fifo import FifoQueue
+from penstock.queues.messages import Counts, sequence_of
+from penstock.store.changes import EntryRow
+from penstock.store.port import Selection, Store
+
+if TYPE_CHECKING:
+    from penstock.broker.live_queue import LiveQueue
+    from penstock.broker.partition import Partition
+
+_PAGE_ROWS = 100
+_QUEUES_PER_TURN = 200
+_NOTES_KEY = "numbers"
+_NOTES_STORED_MS = 10 * MINUTE
+
+
+class Levels(NamedTuple):
+    """How many messages a queue has."""
+
+    visible: int
+    in_flight: int
+    delayed: int
+    groups: int | None  # with messages in flight; None: not a FIFO queue
+
+
+class QueueFigures(NamedTuple):
+    """What was looked at is None if it was not asked for, if there is none, or if it is not known at present."""
+
+    queue: LiveQueue
+    now_ms: int
+    levels: Levels | None = None
+    oldest_ms: int | None = None  # when the oldest message came, see FigureReader.oldest
+    noisy: NoisyTenants | None = None
+
+    @property
+    def name(self) -> QueueName:
+        return self.queue.name
+
+    @property
+    def age_ms(self) -> int | None:
+        """The age of the oldest message."""
+        return None if self.oldest_ms is None else max(0, self.now_ms - self.oldest_ms)
+
+    @property
+    def holds_messages(self) -> bool:
+        return self.queue.memory.loaded and self.queue.rules.backlog.total > 0
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it holds messages, or was used since this process has it."""
+        return self.holds_messages or self.queue.metrics.used_ms > 0
+
+    @property
+    def noisy_groups(self) -> int | None:
+        """None: its messages have no groups."""
+        rules = self.queue.rules
+        return None if isinstance(rules, FifoQueue) else rules.noisy_groups(self.now_ms)
+
+    @property
+    def long_polls(self) -> int:
+        return len(self.queue.waiting.long_polls)
+
+    @property
+    def totals(self) -> Totals:
+        """What was counted since this process has the queue."""
+        return self.queue.metrics.totals
+
+    @property
+    def size_counts(self) -> list[int]:
+        """How many messages of each size were sent, by SIZE_LIMITS."""
+        return self.queue.metrics.all_size_counts()
+
+    @property
+    def rates(self) -> Rates:
+        return self.queue.metrics.per_second(self.now_ms)
+
+
+class FigureReader:
+    """Looks at the queues of one shard."""
+
+    def __init__(self, shard: Shard) -> None:
+        self._shard = shard
+        self._notes = shard.table(NUMBER_NOTES)
+        self._numbers = NumberTimes(self._notes.get(_NOTES_KEY))
+        self._notes_stored_ms = 0
+        self.note_numbers()
+
+    def note_numbers(self) -> None:
+        """Once a minute: when numbers are given out, from which the ages of dead letters follow."""
+        self._numbers.note(self._shard.numbers_to, self._shard.clock.now_ms())
+
+    def store_numbers(self, *, now: bool = False) -> None:
+        """With the open commit, if that was not done lately."""
+        now_ms = self._shard.clock.now_ms()
+        if now or now_ms >= self._notes_stored_ms + _NOTES_STORED_MS:
+            self._notes_stored_ms = now_ms
+            self._notes.put(_NOTES_KEY, self._numbers.stored)
+
+    async def figures(self, wanted: Mapping[LiveQueue, Set[Look]]) -> dict[LiveQueue, QueueFigures]:
+        """Finds out of each queue what is wanted. Counts that memory does not have are asked of the store."""
+        oldest_ms = await self.oldest([queue for queue, looks in wanted.items() if "oldest" in looks])
+        found: dict[LiveQueue, QueueFigures] = {}
+        for queue, looks in wanted.items():
+            levels = await self._exact_levels(queue) if "levels" in looks else None
+            now_ms = self._shard.clock.now_ms()
+            noisy = noisy_tenants(queue, now_ms) if "noisy" in looks else None
+            found[queue] = QueueFigures(queue, now_ms, levels, oldest_ms.get(queue), noisy)
+        return found
+
+    async def _exact_levels(self, queue: LiveQueue) -> Levels | None:
+        levels = levels_of(queue, self._shard.clock.now_ms())
+        if levels is None and queue.memory.loaded:
+            try:
+                levels = _counted_levels(queue, await queue.counts())
+            except PenstockError:
+                return None  # it is deleted, or the store cannot be read
+        return levels
+
+    # -- the age of the oldest message -----------------------------------------------------------------------
+
+    async def oldest(self, queues: Sequence[LiveQueue]) -> dict[LiveQueue, int]:
+        """When the oldest message of each queue came into it, by the broker's clock. Without those that have none.
+
+        SQS: a message that is set aside does not count, and a dead letter came when it was moved."""
+        found: dict[LiveQueue, int] = {}
+        rows_max, unknown = 1, [each for each in queues if not each.memory.loaded or each.rules.backlog.total]
+        while unknown and rows_max <= _PAGE_ROWS:
+            now_ms = self._shard.clock.now_ms()
+            which = [_kept(queue, now_ms) for queue in unknown]
+            rows = await self._shard.read(partial(_first_rows, self._shard.store, which, rows_max))
+            for queue in unknown:
+                came_ms = self._came_ms(queue, rows[queue.id])
+                if came_ms is not None:
+                    found[queue] = came_ms
+            # A message that is set aside hides those behind it from the first look.
+            unknown = [queue for queue in unknown if queue not in found and len(rows[queue.id]) == rows_max]
+            rows_max *= _PAGE_ROWS
+        return found
+
+    def _came_ms(self, queue: LiveQueue, rows: list[EntryRow]) -> int | None:
+        """When the first of these messages came that is in the queue and not set aside."""
+        rules, loaded = queue.rules, queue.memory.loaded
+        for row in rows:
+            entry = rules.backlog.index.get(row.seq)
+            if loaded and entry is None and rules.backlog.knows(row.seq):
+                continue  # it is gone, which the store did not know yet
+            if rules.is_set_aside(row if entry is None else entry):
+                continue
+            if row.source is None or queue.settings.fifo:
+                return row.enqueued_ms
+            # SQS: a dead letter is as old as its time in the dead-letter queue.
+            given_ms = self._numbers.given_ms(sequence_of(row.position), self._shard.clock.now_ms())
+            return max(row.enqueued_ms, given_ms)
+        return None
+
+
+async def all_figures(partition: Partition) -> AsyncGenerator[list[QueueFigures], None]:
+    """What memory knows of all queues of a shard, and their ages; some queues in each turn of the loop."""
+    shard, queues = partition.shard, list(partition.catalogue)
+    for start in range(0, len(queues), _QUEUES_PER_TURN):
+        part = queues[start : start + _QUEUES_PER_TURN]
+        oldest_ms = await partition.figures.oldest(part)
+        now_ms = shard.clock.now_ms()
+        for queue in part:
+            queue.metrics.pass_time(now_ms)
+        yield [
+            QueueFigures(queue, now_ms, levels_of(queue, now_ms), oldest_ms.get(queue))
+            for queue in part
+            if not queue.deleted
+        ]
+        await shard.turn()
+
+
+def noisy_tenants(queue: LiveQueue, now_ms: int) -> NoisyTenants | None:
+    rules = queue.rules
+    return None if isinstance(rules, FifoQueue) else rules.noisy_tenants(now_ms)
+
+
+def levels_of(queue: LiveQueue, now_ms: int) -> Levels | None:
+    """None if memory is not loaded, or the store would have to be asked."""
+    rules, shard = queue.rules, queue.shard
+    if not queue.memory.loaded or shard.lease_ended():
+        return None
+    if rules.next_deadline_ms() <= now_ms:
+        rules.advance(now_ms, shard.changes)
+        queue.decided(now_ms)
+    if isinstance(rules, FifoQueue):
+        if rules.settings.delay_ms and rules.backlog.total:
+            return None
+        return _counted_levels(queue, rules.counts_with(0, now_ms))
+    return _counted_levels(queue, rules.counts(now_ms))
+
+
+def _counted_levels(queue: LiveQueue, counts: Counts) -> Levels:
+    rules = queue.rules
+    groups = rules.groups_in_flight if isinstance(rules, FifoQueue) else None
+    return Levels(counts.visible, counts.in_flight, counts.delayed, groups)
+
+
+def _kept(queue: LiveQueue, now_ms: int) -> Selection:
+    """The messages of a queue that are not past their retention."""
+    first_ms = queue.rules.backlog.expiry_cutoff_ms(now_ms) + 1
+    return Selection(queue.id, queue.record.purged_to, enqueued_ms_min=first_ms)
+
+
+def _first_rows(store: Store, which: Iterable[Selection], rows_max: int) -> dict[int, list[EntryRow]]:
+    """In the thread that reads."""
+    return {selection.queue: store.select(selection, rows_max=rows_max) for selection in which}
