@@ -14,7 +14,7 @@ from cluster.nodes import MovingOwners
 from penstock.broker.broker import Broker
 from penstock.broker.live_queue import LiveQueue
 from penstock.broker.operations import Operation
-from penstock.broker.runtime import LoopRuntime, Worker
+from penstock.broker.runtime import JobThread, LoopRuntime
 from penstock.broker.shard import Shard
 from penstock.broker.summaries import QueueQuery
 from penstock.clock import SystemClock
@@ -44,7 +44,7 @@ class BrokerNode:
 
     def __init__(self, site: MemorySite, limits: Limits) -> None:
         self._site = site
-        self._reader = Worker("reader", asyncio.get_running_loop())
+        self._reader = JobThread("reader", asyncio.get_running_loop())
         self._runtimes: dict[int, LoopRuntime] = {}
         self.owners = MovingOwners()
         self.links = LinkListener(SECRET, QUICK)

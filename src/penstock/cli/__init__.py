@@ -163,7 +163,7 @@ def main(ctx: click.Context) -> None:
       penstock serve --memory --port 0    start a temporary broker on a free port
       penstock health                     exit code 0 if the broker is ready
       penstock check penstock.toml        check a config file before a start
-      penstock serve --workers 4          start a broker of four processes
+      penstock serve --processes 4        start a broker of four processes
       penstock cluster status             show the nodes that share the database PENSTOCK_STORE
       penstock queue ls                   show queues, their messages and rates
       penstock                            in a terminal: work on queues and messages interactively

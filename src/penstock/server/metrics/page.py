@@ -1,6 +1,6 @@
 """The page /metrics, on the port of the server or on a port of its own.
 
-One scrape shows all workers of a server. A node of a cluster shows itself: each node is a target of its own.
+One scrape shows all processes of a server. A node of a cluster shows itself: each node is a target of its own.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ class ScrapeQuestion(msgspec.Struct, frozen=True, array_like=True):
 
 
 class MetricsPage:
-    def __init__(self, parts: Parts, origins: Origins, worker: int | None) -> None:
-        """``worker``: its number, if the server has several."""
+    def __init__(self, parts: Parts, origins: Origins, process: int | None) -> None:
+        """``process``: its number, if the server has several."""
         self._parts = parts
         self._origins = origins
-        self._about = "" if worker is None else labels(worker=str(worker))
-        self._asks_workers = worker is not None
+        self._about = "" if process is None else labels(process=str(process))
+        self._asks_processes = process is not None
         self._shown = ShownQueues(parts.config.metrics_queues)
         self.question = ShardQuestion("scrape", ScrapeQuestion, list[MetricFamily], self._answer)
         self.is_open = False  # the store is open: there is something to measure
@@ -73,9 +73,9 @@ class MetricsPage:
     # -- what is measured --------------------------------------------------------------------------------------
 
     async def text(self, *, open_metrics: bool) -> bytes:
-        """Raises Unreachable if a worker does not answer: a scrape is complete, or it fails."""
+        """Raises Unreachable if a process does not answer: a scrape is complete, or it fails."""
         broker = self._parts.broker
-        if self._asks_workers:
+        if self._asks_processes:
             found = await broker.ask(self.question, list(range(broker.shards)), ScrapeQuestion)
         else:
             found = [await self.families()]

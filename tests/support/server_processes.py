@@ -1,4 +1,4 @@
-"""The worker processes of a running server, as the system shows them."""
+"""The server processes of a running server, as the system shows them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 from support.process import ServerProcess
 
 
-def workers_of(server: ServerProcess) -> dict[int, int]:
-    """The process ids of the supervisor's children, by worker: in the order of their start."""
+def processes_of(server: ServerProcess) -> dict[int, int]:
+    """The process ids of the supervisor's children, by process: in the order of their start."""
     return dict(enumerate(children_of(server.process.pid), start=1))
 
 

@@ -1,8 +1,8 @@
-"""A worker process: the server of some shards, as the supervisor commands.
+"""A server process: the server of some shards, as the supervisor commands.
 
-It is started as ``python -m penstock.server.workers.worker DESCRIPTOR`` with its assignment on standard input.
-Signals to stop or reload are ignored: service managers send them to all processes of a service, and the supervisor
-coordinates.
+It is started as ``python -m penstock.server.processes.server_process DESCRIPTOR`` with its assignment on standard
+input. Signals to stop or reload are ignored: service managers send them to all processes of a service, and the
+supervisor coordinates.
 """
 
 from __future__ import annotations
@@ -40,16 +40,15 @@ from penstock.server.lifecycle import (
 )
 from penstock.server.logs import set_up_logs
 from penstock.server.periodic import EVERY_S
-from penstock.server.settings.config import Config
-from penstock.server.settings.load import load_again
-from penstock.server.throttle import SharedThrottle
-from penstock.server.workers.messages import (
+from penstock.server.processes.messages import (
     Alive,
     Assignment,
     Close,
     Command,
     Failed,
     Prepared,
+    Processes,
+    ProcessState,
     Quiet,
     Ready,
     Release,
@@ -61,19 +60,20 @@ from penstock.server.workers.messages import (
     Serving,
     Stop,
     Take,
-    Workers,
-    WorkerState,
 )
-from penstock.server.workers.owners import WorkerOwners, owned_by
-from penstock.server.workers.usage import SharedUsage
+from penstock.server.processes.owners import ProcessOwners, owned_by
+from penstock.server.processes.usage import SharedUsage
+from penstock.server.settings.config import Config
+from penstock.server.settings.load import load_again
+from penstock.server.throttle import SharedThrottle
 
-log = logging.getLogger("penstock.workers")
+log = logging.getLogger("penstock.processes")
 
-# A replaced worker: clients that use a connection again do so within this time, and long polls end within the other.
+# A replaced process: clients that use a connection again do so within this time, and long polls end within the other.
 _RETIRE_IDLE_S = 5.0
 _RETIRE_GRACE_S = 25.0
 
-_OTHERS = "other workers are starting"
+_OTHERS = "other processes are starting"
 _ACCEPTED = "accepted"
 
 _encode = msgspec.json.Encoder().encode
@@ -81,9 +81,9 @@ _decode = msgspec.json.Decoder(Command).decode
 
 
 class Control:
-    """The worker's end of the connection to its supervisor.
+    """The process's end of the connection to its supervisor.
 
-    Read by a thread: a worker whose event loop is busy learns of the supervisor's death, too, and exits at once, so
+    Read by a thread: a process whose event loop is busy learns of the supervisor's death, too, and exits at once, so
     that a server that is started next finds no file locked. What was acknowledged is on disk."""
 
     def __init__(self, descriptor: int) -> None:
@@ -98,7 +98,7 @@ class Control:
         with suppress(OSError), self._socket.makefile("rb") as lines:
             for line in lines:
                 loop.call_soon_threadsafe(on_command, _decode(line))
-        log.error("the supervisor is gone: exiting")
+        log.error("exiting: the supervisor has ended")
         os._exit(1)
 
     def report(self, report: Report, flags: int = 0) -> None:
@@ -110,7 +110,7 @@ class Control:
         self.report(Alive(sends), socket.MSG_DONTWAIT)
 
 
-class WorkerServer:
+class ServerProcess:
     def __init__(self, assignment: Assignment, control: Control) -> None:
         self._assignment = assignment
         self._config = prepare_process(assignment.config)
@@ -119,11 +119,11 @@ class WorkerServer:
         self._sockets = [
             [socket.socket(fileno=descriptor) for descriptor in sockets] for sockets in assignment.listening
         ]
-        self._owners = WorkerOwners(assignment.shards, assignment.workers)
-        self._usage = SharedUsage(assignment.usage, assignment.number, assignment.workers)
-        self._states: list[WorkerState] = []
+        self._owners = ProcessOwners(assignment.shards, assignment.processes)
+        self._usage = SharedUsage(assignment.usage, assignment.number, assignment.processes)
+        self._states: list[ProcessState] = []
         self._reloads = Reloads()
-        self._serving = False  # all workers were ready once
+        self._serving = False  # all processes were ready once
         self._retiring = False
         self._store_failed = False
         self._parts: Parts
@@ -155,14 +155,14 @@ class WorkerServer:
         assignment = self._assignment
         throttle = partial(SharedThrottle, descriptor=assignment.rates, key=assignment.key)
         return ClusterPlace(
-            assignment.address, self._owners, throttle=throttle, usage=self._usage, worker=assignment.number
+            assignment.address, self._owners, throttle=throttle, usage=self._usage, process=assignment.number
         )
 
     def _settings(self) -> Config:
-        """As they are now, of this worker. Raises ConfigError."""
+        """As they are now, of this process. Raises ConfigError."""
         assignment = self._assignment
         loaded = load_again(assignment.config)
-        return within_descriptor_limit(loaded.share(assignment.workers, assignment.shards))
+        return within_descriptor_limit(loaded.share(assignment.processes, assignment.shards))
 
     def _accept(self) -> None:
         tls = self._parts.security.tls
@@ -184,7 +184,7 @@ class WorkerServer:
 
     def _on_command(self, command: Command) -> None:
         match command:
-            case Workers(states):
+            case Processes(states):
                 self._know(states)
             case Reload():
                 self._reloads.request()
@@ -215,11 +215,11 @@ class WorkerServer:
     async def _take(self) -> None:
         parts, assignment, started = self._parts, self._assignment, time.perf_counter()
         self._usage.clear()
-        own = owned_by(assignment.number, assignment.workers, assignment.shards)
+        own = owned_by(assignment.number, assignment.processes, assignment.shards)
         await start_step(self._config, parts.open_shards(own))
         await start_step(self._config, parts.declare())
         forget_start()
-        if assignment.number == 1:  # it shows what all workers measure
+        if assignment.number == 1:  # it shows what all processes measure
             await open_metrics_port(parts, shared=True)
         self._accept()
         self._reloads.start(parts)
@@ -247,17 +247,17 @@ class WorkerServer:
         await outcome(start(self._parts.unload()))
         return 0
 
-    # Health: the page of every worker speaks for all.
+    # Health: the page of every process speaks for all.
 
     def _show_health(self) -> None:
-        number, workers = self._assignment.number, self._assignment.workers
+        number, processes = self._assignment.number, self._assignment.processes
         health = self._parts.health
-        health.facts["worker"] = f"{number} of {workers}"
-        health.show("workers", self._workers_state)
+        health.facts["process"] = f"{number} of {processes}"
+        health.show("processes", self._processes_state)
         if self._assignment.at_once:
             health.expect(_OTHERS)
 
-    def _know(self, states: list[WorkerState]) -> None:
+    def _know(self, states: list[ProcessState]) -> None:
         self._states = states
         self._owners.know(states)
         if not self._serving and all(each.ready for each in states):
@@ -266,9 +266,9 @@ class WorkerServer:
                 self._parts.health.done(_OTHERS)
             self._control.report(Serving())
 
-    def _workers_state(self) -> str:
-        ready, workers = sum(each.ready for each in self._states), self._assignment.workers
-        return f"all {workers} ready" if ready == workers else f"{ready} of {workers} ready"
+    def _processes_state(self) -> str:
+        ready, processes = sum(each.ready for each in self._states), self._assignment.processes
+        return f"all {processes} ready" if ready == processes else f"{ready} of {processes} ready"
 
     def _report_alive(self) -> None:
         """The others learn when sends are refused here, as with a full disk."""
@@ -286,9 +286,9 @@ def main() -> None:
     control = Control(int(sys.argv[1]))
     assignment: Assignment = pickle.load(sys.stdin.buffer)
     config = assignment.config
-    set_up_logs(config.log_level, config.log_format, worker=assignment.number)
+    set_up_logs(config.log_level, config.log_format, process=assignment.number)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        sys.exit(runner.run(WorkerServer(assignment, control).run()))
+        sys.exit(runner.run(ServerProcess(assignment, control).run()))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""What the supervisor and a worker say to each other: one JSON object a line, over a pair of sockets.
+"""What the supervisor and a process say to each other: one JSON object a line, over a pair of sockets.
 
-A worker that is started reports ``Prepared`` and waits. The supervisor lets it ``Take`` its shards; it reports
-``Ready`` when the others may pass requests on to it. A worker that is replaced has to ``Release`` its shards, its
-successor takes them, and then it may ``Retire``. In a stop every worker has to ``Stop`` and reports ``Quiet`` when
+A process that is started reports ``Prepared`` and waits. The supervisor lets it ``Take`` its shards; it reports
+``Ready`` when the others may pass requests on to it. A process that is replaced has to ``Release`` its shards, its
+successor takes them, and then it may ``Retire``. In a stop every process has to ``Stop`` and reports ``Quiet`` when
 its clients are answered; only when all are may they ``Close`` their stores: until then they answer each other.
 
-A worker that serves reports once a second that it is ``Alive``: the supervisor kills and restarts one that hangs. A
-worker learns from the end of the stream that the supervisor has died.
+A process that serves reports once a second that it is ``Alive``: the supervisor kills and restarts one that hangs. A
+process learns from the end of the stream that the supervisor has died.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from penstock.server.settings.config import Config
 
 
 class Assignment(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker is started with."""
+    """What a process is started with."""
 
     config: Config  # its own share of the limits
     number: int  # from 1
-    workers: int
+    processes: int
     shards: int  # of the store
-    address: str  # path of the Unix socket on which it has to take requests of the other workers
+    address: str  # path of the Unix socket on which it has to take requests of the other processes
     listening: list[list[int]]  # descriptors of the listening sockets, for each address
     rates: int  # descriptors of shared memory: allowances of callers,
     usage: int  # and what accounts hold
@@ -37,7 +37,7 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
         return [self.rates, self.usage, *(each for sockets in self.listening for each in sockets)]
 
 
-# -- from the supervisor to a worker -------------------------------------------------------------------------
+# -- from the supervisor to a process -------------------------------------------------------------------------
 
 
 class Take(msgspec.Struct, frozen=True, tag=True):
@@ -64,22 +64,22 @@ class Close(msgspec.Struct, frozen=True, tag=True):
     """Close the store and exit."""
 
 
-class WorkerState(msgspec.Struct, frozen=True):
+class ProcessState(msgspec.Struct, frozen=True):
     address: str | None  # where requests can be passed on to it; None while it is not there
     ready: bool
     sends: str  # as on the health page
 
 
-class Workers(msgspec.Struct, frozen=True, tag=True):
-    """All workers, as the supervisor sees them now."""
+class Processes(msgspec.Struct, frozen=True, tag=True):
+    """All processes, as the supervisor sees them now."""
 
-    states: list[WorkerState]
-
-
-Command = Take | Release | Retire | Reload | Stop | Close | Workers
+    states: list[ProcessState]
 
 
-# -- from a worker to the supervisor -------------------------------------------------------------------------
+Command = Take | Release | Retire | Reload | Stop | Close | Processes
+
+
+# -- from a process to the supervisor -------------------------------------------------------------------------
 
 
 class Prepared(msgspec.Struct, frozen=True, tag=True):
@@ -97,7 +97,7 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
 
 
 class Serving(msgspec.Struct, frozen=True, tag=True):
-    """This worker has learned that all workers are ready, and answers requests for all shards."""
+    """This process has learned that all processes are ready, and answers requests for all shards."""
 
 
 class Alive(msgspec.Struct, frozen=True, tag=True):
@@ -107,7 +107,7 @@ class Alive(msgspec.Struct, frozen=True, tag=True):
 
 
 class ReloadAll(msgspec.Struct, frozen=True, tag=True):
-    """A client of this worker has requested a reload: all workers have to."""
+    """A client of this process has requested a reload: all processes have to."""
 
 
 class Released(msgspec.Struct, frozen=True, tag=True):
@@ -119,7 +119,7 @@ class Quiet(msgspec.Struct, frozen=True, tag=True):
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True):
-    """One line for the operator. The worker ends."""
+    """One line for the operator. The process ends."""
 
     text: str
     store: bool = False  # the store can no longer be trusted: all must stop

@@ -1,3 +1,3 @@
-"""With two workers."""
+"""With two processes."""
 
 from e2e.test_permissions import *  # noqa: F403

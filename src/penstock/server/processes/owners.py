@@ -1,30 +1,30 @@
-"""Which worker owns which shard, and where it is reached: as the supervisor says."""
+"""Which process owns which shard, and where it is reached: as the supervisor says."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 
-from penstock.server.workers.messages import WorkerState
+from penstock.server.processes.messages import ProcessState
 
-# The end of a worker is seen by the others before the supervisor can tell them.
+# The end of a process is seen by the others before the supervisor can tell them.
 _NEWS_S = 0.2
 _RESTART_S = 5.0
 
 
-def owned_by(worker: int, workers: int, shards: int) -> range:
-    """The shards of a worker, numbered from 1."""
-    return range(worker - 1, shards, workers)
+def owned_by(process: int, processes: int, shards: int) -> range:
+    """The shards of a process, numbered from 1."""
+    return range(process - 1, shards, processes)
 
 
-class WorkerOwners:
-    def __init__(self, shards: int, workers: int) -> None:
+class ProcessOwners:
+    def __init__(self, shards: int, processes: int) -> None:
         self.shards = shards
-        self._workers = workers
-        self._addresses: list[str | None] = [None] * workers
+        self._processes = processes
+        self._addresses: list[str | None] = [None] * processes
         self._waiting: list[asyncio.Future[None]] = []
 
-    def know(self, states: list[WorkerState]) -> None:
+    def know(self, states: list[ProcessState]) -> None:
         addresses = [each.address for each in states]
         if addresses != self._addresses:
             self._addresses = addresses
@@ -33,7 +33,7 @@ class WorkerOwners:
                 _end(each)
 
     def address_of(self, shard: int) -> str | None:
-        return self._addresses[shard % self._workers]
+        return self._addresses[shard % self._processes]
 
     async def refresh(self, shard: int) -> None:
         """Wait for the supervisor's next word about the owner, for a moment; for a restart, as long as one takes."""

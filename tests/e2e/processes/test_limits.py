@@ -1,4 +1,4 @@
-"""Limits that hold for all workers together."""
+"""Limits that hold for all processes together."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from botocore.exceptions import ClientError
 from support.process import ServerProcess
 from support.sqs import sqs_client
 
-NAMES = [f"queue-{number}" for number in range(12)]  # in shards of both workers
+NAMES = [f"queue-{number}" for number in range(12)]  # in shards of both processes
 ACCOUNT = "123456789012"
 
 
 def fresh_client(server: ServerProcess) -> Any:
-    """With a connection of its own, which may reach another worker than the one before."""
+    """With a connection of its own, which may reach another process than the one before."""
     return sqs_client(server.url, ACCOUNT)
 
 
 def test_a_quota_of_queues() -> None:
-    with ServerProcess("--memory", "--workers", "2", "--quota-queues", "5") as server:
+    with ServerProcess("--memory", "--processes", "2", "--quota-queues", "5") as server:
         for name in NAMES[:5]:
             fresh_client(server).create_queue(QueueName=name)
         for name in NAMES[5:]:
@@ -30,7 +30,7 @@ def test_a_quota_of_queues() -> None:
 
 
 def test_a_quota_of_messages(tmp_path: Path) -> None:
-    arguments = ("--data", str(tmp_path), "--workers", "2", "--quota-messages", "10")
+    arguments = ("--data", str(tmp_path), "--processes", "2", "--quota-messages", "10")
     with ServerProcess(*arguments) as server:
         urls = [fresh_client(server).create_queue(QueueName=name)["QueueUrl"] for name in NAMES]
         for url in urls[:10]:
@@ -49,9 +49,9 @@ def test_a_quota_of_messages(tmp_path: Path) -> None:
 
 
 def test_a_rate_limit() -> None:
-    """One allowance, whichever worker is reached. Two of them would let twice as many pass."""
+    """One allowance, whichever process is reached. Two of them would let twice as many pass."""
     with ServerProcess(
-        "--memory", "--workers", "2", "--requests-per-second", "1", "--requests-burst", "9"
+        "--memory", "--processes", "2", "--requests-per-second", "1", "--requests-burst", "9"
     ) as server:
         refused = 0
         for _ in range(40):
@@ -60,4 +60,4 @@ def test_a_rate_limit() -> None:
             except ClientError as error:
                 assert error.response["Error"]["Code"] == "RequestThrottled"
                 refused += 1
-        assert refused >= 15, "each worker had an allowance of its own"
+        assert refused >= 15, "each process had an allowance of its own"

@@ -1,6 +1,6 @@
-"""A worker process that serves nothing and answers its supervisor as a worker does: ``DESCRIPTOR`` is its connection.
+"""A process that serves nothing and answers its supervisor as a server does: ``DESCRIPTOR`` is its connection.
 
-When it has learned that all workers are ready it creates the file ``learned-NUMBER``. Worker 2 reads the named pipe
+When it has learned that all are ready it creates the file ``learned-NUMBER``. Process 2 reads the named pipe
 ``go`` first, so that a test decides when it has learned that.
 """
 
@@ -13,18 +13,18 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.server.workers.messages import (
+from penstock.server.processes.messages import (
     Assignment,
     Close,
     Command,
     Prepared,
+    Processes,
     Quiet,
     Ready,
     Report,
     Serving,
     Stop,
     Take,
-    Workers,
 )
 
 
@@ -42,7 +42,7 @@ def main(descriptor: int) -> None:
         match msgspec.json.decode(line, type=Command):
             case Take():
                 report(Ready(queues=0, messages=0, size=0, seconds=0.0, encryption=""))
-            case Workers(states) if all(state.ready for state in states) and not is_serving:
+            case Processes(states) if all(state.ready for state in states) and not is_serving:
                 is_serving = True
                 if assignment.number == 2:
                     with (directory / "go").open("rb", buffering=0) as go:

@@ -1,7 +1,7 @@
-"""What each account holds, shared by all workers in memory that all of them map: quotas hold for them together.
+"""What each account holds, shared by all processes in memory that all of them map: quotas hold for them together.
 
-Each worker writes a table of its own and reads those of the others, so that none waits for another. What another
-worker accepted is seen when its commit is durable: messages that several workers accept within the same few
+Each process writes a table of its own and reads those of the others, so that none waits for another. What another
+process accepted is seen when its commit is durable: messages that several processes accept within the same few
 milliseconds can exceed a quota by as many.
 """
 
@@ -13,29 +13,29 @@ import sys
 import tempfile
 from hashlib import blake2b
 
-_ROWS = 1 << 16  # accounts of one worker; beyond them some are not shared
+_ROWS = 1 << 16  # accounts of one process; beyond them some are not shared
 _PROBES = 64
 _COLUMNS = 3  # account plus one (0: a free row), messages, bytes
 _TABLE_BYTES = _ROWS * _COLUMNS * 8
 
 
 class SharedUsage:
-    def __init__(self, descriptor: int, worker: int, workers: int) -> None:
-        """``worker``: from 1."""
-        memory = memoryview(mmap.mmap(descriptor, _TABLE_BYTES * workers)).cast("q")
+    def __init__(self, descriptor: int, process: int, processes: int) -> None:
+        """``process``: from 1."""
+        memory = memoryview(mmap.mmap(descriptor, _TABLE_BYTES * processes)).cast("q")
         size = _ROWS * _COLUMNS
-        tables = [memory[start : start + size] for start in range(0, size * workers, size)]
-        self._own = tables.pop(worker - 1)
+        tables = [memory[start : start + size] for start in range(0, size * processes, size)]
+        self._own = tables.pop(process - 1)
         self._others = tables
 
     def clear(self) -> None:
-        """To be called when the worker before it in its place has given up its shards, or has died."""
+        """To be called when the process before it in its place has given up its shards, or has died."""
         for at in range(0, _ROWS * _COLUMNS, _COLUMNS):
             if self._own[at]:
                 self._own[at + 1] = self._own[at + 2] = 0
 
     def publish(self, account: str, messages: int, size: int) -> None:
-        """What the account holds in this worker now."""
+        """What the account holds in this process now."""
         key, own = int(account) + 1, self._own
         for at in _places(account):
             if own[at] in (0, key):
@@ -44,7 +44,7 @@ class SharedUsage:
                 return
 
     def elsewhere(self, account: str) -> tuple[int, int]:
-        """Messages and bytes that the account holds in the other workers."""
+        """Messages and bytes that the account holds in the other processes."""
         key, messages, size = int(account) + 1, 0, 0
         for table in self._others:
             for at in _places(account):
@@ -57,9 +57,9 @@ class SharedUsage:
         return messages, size
 
 
-def usage_bytes(workers: int) -> int:
-    """Of memory, empty at first."""
-    return _TABLE_BYTES * workers
+def usage_bytes(processes: int) -> int:
+    """How much memory the tables of all processes need. It is empty at first."""
+    return _TABLE_BYTES * processes
 
 
 def shared_memory(size: int) -> int:

@@ -1,4 +1,4 @@
-"""The server of these tests has two workers: queues are in shards of both, and connections reach either."""
+"""The server of these tests has two processes: queues are in shards of both, and connections reach either."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from support.process import ServerProcess
 
 @pytest.fixture(scope="session")
 def flags() -> tuple[str, ...]:
-    return ("--workers", "2")
+    return ("--processes", "2")
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Workers over a store on disk: what they share, what a failure of one means for all."""
+"""Processes over a store on disk: what they share, what a failure of one means for all."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from botocore.exceptions import BotoCoreError, ClientError
 from penstock.names import QueueName, shard_of
 from support.certificates import ServerFiles, write_certificate
 from support.process import ServerProcess
+from support.server_processes import alive, processes_of
 from support.sqs import sqs_client
 from support.texts import says
 from support.waiting import until
-from support.worker_processes import alive, workers_of
 
 ACCOUNT = "400000000001"
 
@@ -30,8 +30,8 @@ def client(server: ServerProcess) -> Any:
     return sqs_client(server.url, ACCOUNT)
 
 
-def with_workers(data: Path, workers: int, *arguments: str) -> ServerProcess:
-    return ServerProcess("--data", str(data), "--workers", str(workers), *arguments)
+def with_processes(data: Path, processes: int, *arguments: str) -> ServerProcess:
+    return ServerProcess("--data", str(data), "--processes", str(processes), *arguments)
 
 
 def refused(*arguments: str) -> str:
@@ -41,50 +41,50 @@ def refused(*arguments: str) -> str:
     return done.stderr
 
 
-def test_a_store_is_served_by_fewer_workers_later_and_never_by_more_than_it_has_shards(
+def test_a_store_is_served_by_fewer_processes_later_and_never_by_more_than_it_has_shards(
     tmp_path: Path,
 ) -> None:
-    with with_workers(tmp_path, 2, "--shards", "3") as server:
+    with with_processes(tmp_path, 2, "--shards", "3") as server:
         urls = [client(server).create_queue(QueueName=f"q{number}")["QueueUrl"] for number in range(8)]
         for url in urls:
             client(server).send_message(QueueUrl=url, MessageBody="kept")
         assert server.stop() == 0
-    for workers in (3, 1):
-        with with_workers(tmp_path, workers) as server:
+    for processes in (3, 1):
+        with with_processes(tmp_path, processes) as server:
             assert server.facts["recovered"].startswith("8 queues, 8 messages, ")
             assert len(client(server).list_queues()["QueueUrls"]) == 8
             assert server.stop() == 0
-    said = refused("--data", str(tmp_path), "--workers", "4")
-    says(said, "3 shards", "4 workers", "--workers 3")
+    said = refused("--data", str(tmp_path), "--processes", "4")
+    says(said, "3 shards", "4 processes", "--processes 3")
     assert f"penstock migrate --from sqlite:{tmp_path} --to sqlite:NEW_DIRECTORY --shards 16" in said
 
 
 def test_a_store_of_one_process_has_one_shard(tmp_path: Path) -> None:
     with ServerProcess("--data", str(tmp_path)) as server:
         assert server.stop() == 0
-    says(refused("--data", str(tmp_path), "--workers", "2"), "1 shard", "2 workers")
+    says(refused("--data", str(tmp_path), "--processes", "2"), "1 shard", "2 processes")
 
 
 def test_a_data_directory_in_use(tmp_path: Path) -> None:
-    with with_workers(tmp_path, 2):
-        assert str(tmp_path) in refused("--data", str(tmp_path), "--workers", "2")
+    with with_processes(tmp_path, 2):
+        assert str(tmp_path) in refused("--data", str(tmp_path), "--processes", "2")
         assert str(tmp_path) in refused("--data", str(tmp_path))
 
 
 def test_a_start_right_after_the_supervisor_was_killed(tmp_path: Path) -> None:
     for _ in range(3):
-        with with_workers(tmp_path, 2) as server:
-            pids = workers_of(server).values()
+        with with_processes(tmp_path, 2) as server:
+            pids = processes_of(server).values()
             server.process.kill()
             server.process.wait()
-            with with_workers(tmp_path, 2) as second:
+            with with_processes(tmp_path, 2) as second:
                 assert not any(map(alive, pids))
                 assert second.stop() == 0
             server.ended()
 
 
-def test_a_store_that_fails_in_one_worker_stops_all(tmp_path: Path) -> None:
-    with with_workers(tmp_path, 2) as server:
+def test_a_store_that_fails_in_one_process_stops_all(tmp_path: Path) -> None:
+    with with_processes(tmp_path, 2) as server:
         sqs = client(server)
         url = sqs.create_queue(QueueName="q")["QueueUrl"]
         shutil.rmtree(tmp_path / f"shard-{shard_of(QueueName(ACCOUNT, 'us-east-1', 'q'), 8):04d}")
@@ -94,7 +94,7 @@ def test_a_store_that_fails_in_one_worker_stops_all(tmp_path: Path) -> None:
         says(server.log[-1], "penstock:", "stopped", "store")
 
 
-def test_declared_queues_in_shards_of_different_workers(tmp_path: Path) -> None:
+def test_declared_queues_in_shards_of_different_processes(tmp_path: Path) -> None:
     file = tmp_path / "penstock.toml"
     names = [f"work-{number}" for number in range(6)]
     file.write_text(
@@ -105,7 +105,7 @@ def test_declared_queues_in_shards_of_different_workers(tmp_path: Path) -> None:
         + "[queues.dead]\n"
     )
     for _ in range(2):
-        with with_workers(tmp_path / "data", 2, "--config", str(file), "--account", ACCOUNT) as server:
+        with with_processes(tmp_path / "data", 2, "--config", str(file), "--account", ACCOUNT) as server:
             sqs = client(server)
             dead = sqs.get_queue_url(QueueName="dead")["QueueUrl"]
             sources = sqs.list_dead_letter_source_queues(QueueUrl=dead)["queueUrls"]
@@ -124,17 +124,17 @@ def certificate_of(server: ServerProcess) -> bytes:
 
 
 def certificates(server: ServerProcess) -> set[bytes]:
-    """Of so many connections that each worker has some."""
+    """Of so many connections that each process has some."""
     return {certificate_of(server) for _ in range(24)}
 
 
 @pytest.fixture
 def secure(server_files: ServerFiles) -> Callable[..., ServerProcess]:
     tls = ("--tls-certificate", str(server_files.certificate), "--tls-key", str(server_files.key))
-    return lambda *arguments: ServerProcess("--workers", "2", *tls, *arguments)
+    return lambda *arguments: ServerProcess("--processes", "2", *tls, *arguments)
 
 
-def test_every_worker_reloads_its_certificate(
+def test_every_process_reloads_its_certificate(
     secure: Callable[..., ServerProcess], server_files: ServerFiles, tmp_path: Path
 ) -> None:
     with secure("--memory") as server:
@@ -148,24 +148,24 @@ def test_every_worker_reloads_its_certificate(
         assert server.stop() == 0
 
 
-def test_a_rolling_restart_that_cannot_start_a_worker_keeps_the_old_ones(
+def test_a_rolling_restart_that_cannot_start_a_process_keeps_the_old_ones(
     secure: Callable[..., ServerProcess], server_files: ServerFiles, tmp_path: Path
 ) -> None:
     with secure("--data", str(tmp_path / "data")) as server:
-        before = workers_of(server)
+        before = processes_of(server)
         server_files.key.unlink()
         server.process.send_signal(signal.SIGUSR2)
         until(lambda: any("rolling restart stopped" in line for line in server.log), "it gives up")
         assert any(str(server_files.key) in line for line in server.log)
-        assert workers_of(server) == before
+        assert processes_of(server) == before
         assert certificate_of(server)
         assert server.stop() == 0
 
 
 def test_no_rolling_restart_in_memory() -> None:
-    with ServerProcess("--memory", "--workers", "2") as server:
-        before = workers_of(server)
+    with ServerProcess("--memory", "--processes", "2") as server:
+        before = processes_of(server)
         server.process.send_signal(signal.SIGUSR2)
         until(lambda: any("no rolling restart" in line for line in server.log), "it says so")
-        assert workers_of(server) == before
+        assert processes_of(server) == before
         assert server.stop() == 0

@@ -1,4 +1,4 @@
-"""A worker process as its supervisor sees it: started, spoken to, and followed until it ends."""
+"""A server process as its supervisor sees it: started, spoken to, and followed until it ends."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from contextlib import suppress
 
 import msgspec
 
-from penstock.server.workers.messages import Alive, Assignment, Command, Ready, Report, Serving
+from penstock.server.processes.messages import Alive, Assignment, Command, Ready, Report, Serving
 
 # -P: a directory "penstock" where the server is started must not take the place of the installed package.
-WORKER_COMMAND = (sys.executable, "-P", "-m", "penstock.server.workers.worker")
+PROCESS_COMMAND = (sys.executable, "-P", "-m", "penstock.server.processes.server_process")
 
-log = logging.getLogger("penstock.workers")
+log = logging.getLogger("penstock.processes")
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Report).decode
 
 
 class Heartbeat:
-    """Tells whether a worker hangs, from its reports and the looks of its supervisor, once a second.
+    """Tells whether a process hangs, from its reports and the looks of its supervisor, once a second.
 
-    Silence is counted in looks and not on a clock: a worker on a machine that was suspended, and its supervisor with
+    Silence is counted in looks and not on a clock: a process on a machine that was suspended, and its supervisor with
     it, still has the time to report."""
 
     def __init__(self) -> None:
@@ -46,8 +46,8 @@ class Heartbeat:
         return self._silence > looks_max
 
 
-class WorkerProcess:
-    def __init__(self, assignment: Assignment, command: Sequence[str] = WORKER_COMMAND) -> None:
+class SupervisedProcess:
+    def __init__(self, assignment: Assignment, command: Sequence[str] = PROCESS_COMMAND) -> None:
         self.number = assignment.number
         self.address = assignment.address
         self.is_open = False  # others may pass requests on to it
@@ -65,12 +65,12 @@ class WorkerProcess:
         self._reported: dict[type[Report] | None, asyncio.Event] = defaultdict(asyncio.Event)
         self._seen: set[type[Report]] = set()
 
-    async def run(self, on_report: Callable[[WorkerProcess, Report], None]) -> None:
+    async def run(self, on_report: Callable[[SupervisedProcess, Report], None]) -> None:
         """Start it and pass on its reports until it has ended."""
         process = await asyncio.create_subprocess_exec(
             *self._command, str(self._its.fileno()),
             stdin=asyncio.subprocess.PIPE, pass_fds=[self._its.fileno(), *self._assignment.descriptors],
-            # A Ctrl-C in the terminal reaches the supervisor only, which stops the workers in order.
+            # A Ctrl-C in the terminal reaches the supervisor only, which stops the processes in order.
             process_group=0,
         )  # fmt: skip
         self._its.close()
@@ -88,7 +88,7 @@ class WorkerProcess:
         except ConnectionError:
             pass  # it has ended
         except msgspec.MsgspecError:
-            log.error("worker %d is of another version: restart the server", self.number)
+            log.error("process %d is of another version: restart the server", self.number)
             self.kill()
         self._writer.close()
         self.exit_code = await process.wait()

@@ -1,4 +1,4 @@
-"""Metrics and alarms with two workers: requests reach one that does not own what they are about."""
+"""Metrics and alarms with two processes: requests reach one that does not own what they are about."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from support.process import ServerProcess
 ACCOUNTS = [str(210_000_000_000 + number) for number in range(8)]
 
 
-def test_any_worker_answers_about_every_account(server: ServerProcess) -> None:
-    """Each client has its own connection, which either worker has accepted."""
+def test_any_process_answers_about_every_account(server: ServerProcess) -> None:
+    """Each client has its own connection, which either process has accepted."""
     for number, account in enumerate(ACCOUNTS):
         watch_client(server.url, account).put_metric_data(
             Namespace="App", MetricData=[{"MetricName": "m", "Value": number}]

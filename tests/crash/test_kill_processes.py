@@ -1,4 +1,4 @@
-"""Workers that are killed with SIGKILL at random moments, while the others go on serving."""
+"""Processes that are killed with SIGKILL at random moments, while the others go on serving."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from support.ledger import Ledger
 from support.load import Client, Load, ServerAddress
 from support.loaded_queues import make_queues
 from support.process import ServerProcess
+from support.server_processes import kill, processes_of
 from support.waiting import until
-from support.worker_processes import kill, workers_of
 
 ROUNDS = int(os.environ.get("CRASH_ROUNDS", "8"))
 
@@ -22,12 +22,12 @@ def deaths(server: ServerProcess) -> list[str]:
     return [line for line in server.log if "died" in line and "SIGKILL" in line]
 
 
-def test_what_was_acknowledged_survives_every_kill_of_a_worker(tmp_path: Path) -> None:
+def test_what_was_acknowledged_survives_every_kill_of_a_process(tmp_path: Path) -> None:
     print(f"CRASH_SEED={SEED} CRASH_ROUNDS={ROUNDS}")
     moments = random.Random(SEED)
     address, ledger = ServerAddress(), Ledger()
     address.parts_may_die = True
-    arguments = ("--data", str(tmp_path / "data"), "--workers", "2")
+    arguments = ("--data", str(tmp_path / "data"), "--processes", "2")
 
     server = ServerProcess(*arguments)
     address.open(server.port)
@@ -37,7 +37,7 @@ def test_what_was_acknowledged_survives_every_kill_of_a_worker(tmp_path: Path) -
         time.sleep(moments.uniform(1.3, 2.5))  # more often would be a crash loop
         address.rush = True
         time.sleep(moments.uniform(0.05, 0.2))
-        kill(workers_of(server)[1])  # the one that was started first: each in turn
+        kill(processes_of(server)[1])  # the one that was started first: each in turn
         address.rush = False
         until(lambda: len(deaths(server)) == killed, f"killed {killed} times")  # noqa: B023
         assert server.process.poll() is None, "the server stopped"
