@@ -351,8 +351,8 @@ TOO_LONG = f"/tmp/{'x' * 300}/file"  # as a directory that may not be entered, i
         ["serve", "--port", "0", "--memory", "--credentials", TOO_LONG],
         ["check", TOO_LONG],
         ["audit", TOO_LONG],
-        ["user", "list", "--credentials", TOO_LONG],
-        ["key", "list", "--keyring", TOO_LONG],
+        ["user", "ls", "--credentials", TOO_LONG],
+        ["key", "ls", "--keyring", TOO_LONG],
     ],
     ids=["data", "keyring", "credentials", "config", "audit", "user", "key"],
 )

@@ -34,7 +34,7 @@ def test_messages_move_between_queues_of_all_processes(processes: CommandLine) -
     for source, target in itertools.pairwise(queues):
         processes.done("message", "move", source, id, "--to", target)
         arrived(processes, target, "hello")
-    assert processes.json("message", "get", queues[-1], id)["version"] == 6
+    assert processes.json("message", "show", queues[-1], id)["version"] == 6
     processes.done("message", "edit", queues[-1], id, "--body", "bye")
     assert [bodies(processes, queue) for queue in queues] == [[], [], [], [], [], ["bye"]]
     events = [event["event"] for event in processes.json("message", "trace", queues[-1], id)["events"]]
@@ -48,7 +48,7 @@ def test_dead_letters_of_all_processes(processes: CommandLine) -> None:
         processes.done("message", "reset", queue, id)
         processes.done("message", "fail", queue, id)
         arrived(processes, dead_letters, "x")
-        assert processes.json("message", "get", dead_letters, id)["version"] == 2
+        assert processes.json("message", "show", dead_letters, id)["version"] == 2
     listed = {row["name"]: row for row in processes.json_lines("dlq", "ls")}
     for queue, dead_letters in pairs:
         assert (listed[dead_letters]["messages"], listed[dead_letters]["sources"]) == (1, [queue])

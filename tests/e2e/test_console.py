@@ -394,7 +394,7 @@ def test_removing_a_key_ends_its_sessions_and_streams(secured: Secured) -> None:
         pass  # the server reads the file once a second
     changes = page.watch("admin/v1/queues")
     next(changes)
-    secured.penstock("user", "remove", "leaver", "--account", ACCOUNT, *secured.files)
+    secured.penstock("user", "delete", "leaver", "--account", ACCOUNT, *secured.files)
     for name, shown in changes:
         if name == "refused":
             assert shown["status"] == 403
