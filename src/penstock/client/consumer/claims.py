@@ -1,4 +1,4 @@
-"""Leases: how long received messages stay hidden for this worker, and when that is extended.
+"""Claims: how long received messages stay hidden for this worker, and when that is extended.
 
 A message is extended when half of its visibility timeout has passed, together with those that are due soon. A
 request that fails is repeated until the message is visible again by the worker's own clock: then it is lost, whatever
@@ -20,7 +20,7 @@ _REPEAT_S_MIN = 0.2
 _TOTAL_S_MAX = VISIBILITY_S_MAX - 5  # requests take time
 
 
-class Lease:
+class Claim:
     """One received message. Times are seconds of a monotonic clock."""
 
     __slots__ = ("end_at", "is_lost", "message", "received_at", "renew_at", "until", "wanted_s")
@@ -35,7 +35,7 @@ class Lease:
         self.is_lost = False
 
 
-class HeldLeases:
+class HeldClaims:
     """Of one consumer."""
 
     def __init__(self, visibility_s: int, processing_s_max: float, *, heartbeat: bool = True) -> None:
@@ -43,84 +43,84 @@ class HeldLeases:
         self._visibility_s = visibility_s
         self._processing_s_max = processing_s_max
         self._heartbeat = heartbeat
-        self._held: dict[int, Lease] = {}  # by identity
+        self._held: dict[int, Claim] = {}  # by identity
 
     def __len__(self) -> int:
         return len(self._held)
 
-    def all(self) -> list[Lease]:
+    def all(self) -> list[Claim]:
         """In the order in which they were received."""
         return list(self._held.values())
 
-    def take(self, message: Any, now: float) -> Lease:
-        lease = Lease(
+    def take(self, message: Any, now: float) -> Claim:
+        claim = Claim(
             message, now, now + self._visibility_s, now + min(self._processing_s_max, _TOTAL_S_MAX),
             now + self._visibility_s * _RENEW_AT if self._heartbeat else float("inf"),
         )  # fmt: skip
-        self._held[id(lease)] = lease
-        return lease
+        self._held[id(claim)] = claim
+        return claim
 
-    def begin(self, lease: Lease, now: float) -> None:
+    def begin(self, claim: Claim, now: float) -> None:
         """The handler starts: the time that the message has waited does not count."""
-        self._set_end(lease, now + self._processing_s_max)
+        self._set_end(claim, now + self._processing_s_max)
 
-    def extend(self, lease: Lease, seconds: float, now: float) -> None:
+    def extend(self, claim: Claim, seconds: float, now: float) -> None:
         """The handler needs at least so many more seconds."""
-        self._set_end(lease, max(lease.end_at, now + seconds))
-        if lease.until < now + seconds and not self._heartbeat:
-            lease.wanted_s = seconds
-            lease.renew_at = now
+        self._set_end(claim, max(claim.end_at, now + seconds))
+        if claim.until < now + seconds and not self._heartbeat:
+            claim.wanted_s = seconds
+            claim.renew_at = now
 
-    def release(self, lease: Lease) -> bool:
+    def release(self, claim: Claim) -> bool:
         """It is settled, or given back. False: it was lost before."""
-        return self._held.pop(id(lease), None) is not None
+        return self._held.pop(id(claim), None) is not None
 
     # -- heartbeats ------------------------------------------------------------------------------------------
 
     def next_at(self) -> float:
         """When something has to be extended, or is lost."""
-        return min((min(lease.renew_at, lease.until) for lease in self._held.values()), default=float("inf"))
+        return min((min(claim.renew_at, claim.until) for claim in self._held.values()), default=float("inf"))
 
-    def due(self, now: float) -> list[tuple[Lease, int]]:
+    def due(self, now: float) -> list[tuple[Claim, int]]:
         """Which to extend now, each with its new visibility timeout; none if nothing is due yet."""
         if self.next_at() > now:
             return []
         soon = now + self._visibility_s * _TOGETHER
         due = []
-        for lease in self._held.values():
-            if lease.renew_at > soon or lease.until <= now:
+        for claim in self._held.values():
+            if claim.renew_at > soon or claim.until <= now:
                 continue
-            wanted_s = max(self._visibility_s, lease.wanted_s)
-            seconds = int(min(wanted_s, lease.end_at - now))
-            if now + seconds <= lease.until:
-                lease.renew_at = float("inf")  # it has what it may have
+            wanted_s = max(self._visibility_s, claim.wanted_s)
+            seconds = int(min(wanted_s, claim.end_at - now))
+            if now + seconds <= claim.until:
+                claim.renew_at = float("inf")  # it has what it may have
             else:
-                due.append((lease, seconds))
+                due.append((claim, seconds))
         return due
 
-    def extended(self, lease: Lease, seconds: int, asked_at: float) -> None:
-        lease.until = asked_at + seconds
-        lease.wanted_s = 0.0
-        lease.renew_at = asked_at + seconds * _RENEW_AT if self._heartbeat else float("inf")
+    def extended(self, claim: Claim, seconds: int, asked_at: float) -> None:
+        claim.until = asked_at + seconds
+        claim.wanted_s = 0.0
+        claim.renew_at = asked_at + seconds * _RENEW_AT if self._heartbeat else float("inf")
 
-    def not_extended(self, leases: Iterable[Lease], now: float) -> None:
+    def not_extended(self, claims: Iterable[Claim], now: float) -> None:
         """No answer, or one that says nothing about the messages: again, as long as there is time."""
-        for lease in leases:
-            lease.renew_at = now + max(_REPEAT_S_MIN, (lease.until - now) * _REPEAT_AFTER)
+        for claim in claims:
+            claim.renew_at = now + max(_REPEAT_S_MIN, (claim.until - now) * _REPEAT_AFTER)
 
-    def refused(self, lease: Lease) -> bool:
+    def refused(self, claim: Claim) -> bool:
         """The queue says that the message is not this worker's any more. False: it was settled before."""
-        lease.is_lost = lease.is_lost or self.release(lease)
-        return lease.is_lost
+        claim.is_lost = claim.is_lost or self.release(claim)
+        return claim.is_lost
 
-    def ended(self, now: float) -> list[Lease]:
+    def ended(self, now: float) -> list[Claim]:
         """Those that are visible again by now: they are lost."""
-        lost = [lease for lease in self._held.values() if lease.until <= now]
-        for lease in lost:
-            self.refused(lease)
+        lost = [claim for claim in self._held.values() if claim.until <= now]
+        for claim in lost:
+            self.refused(claim)
         return lost
 
-    def _set_end(self, lease: Lease, end_at: float) -> None:
-        if lease.end_at < end_at and lease.renew_at == float("inf") and self._heartbeat:
-            lease.renew_at = lease.until - self._visibility_s * _RENEW_AT
-        lease.end_at = min(end_at, lease.received_at + _TOTAL_S_MAX)
+    def _set_end(self, claim: Claim, end_at: float) -> None:
+        if claim.end_at < end_at and claim.renew_at == float("inf") and self._heartbeat:
+            claim.renew_at = claim.until - self._visibility_s * _RENEW_AT
+        claim.end_at = min(end_at, claim.received_at + _TOTAL_S_MAX)
