@@ -1,11 +1,11 @@
 """What scaling out costs and brings: ``python -m bench.scaling [--rounds 7] [--count 8000] [--only NAME,...]``.
 
 Each case is one SendMessage of 200 bytes, over and over, on 64 connections. CPU is that of all processes of the
-server, supervisor and workers together, and of the database beside it. Cases take turns in every round; the table has
+server, with its supervisor, and of the database beside it. Cases take turns in every round; the table has
 the median of all rounds but the first, and ratios that are taken round by round.
 
-A client cannot choose its worker: the kernel does. So connections are opened until there are enough to one of the two
-workers, as /proc shows, and queues are chosen by the worker that owns them.
+A client cannot choose its process: the kernel does. So connections are opened until there are enough to one of
+the two, as /proc shows, and queues are chosen by the process that owns them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from bench.process import Server, cpu_seconds, family
 from penstock.names import QueueName, shard_of
 
 CONNECTIONS = 64
-WORKERS, SHARDS = 2, 8
+PROCESSES, SHARDS = 2, 8
 _OPENED_MAX = 1000
 _TESTS = Path(__file__).parent.parent / "tests"  # they start PostgreSQL, too
 
@@ -100,7 +100,7 @@ def _cpu(pid: int | None) -> float:
     return 0.0 if pid is None else cpu_seconds(pid)
 
 
-# -- which worker --------------------------------------------------------------------------------------------
+# -- which process --------------------------------------------------------------------------------------------
 
 
 def serving_process(server: Server, client_port: int) -> int:
@@ -121,31 +121,31 @@ def serving_process(server: Server, client_port: int) -> int:
     raise Wrong(f"no process has the connection from port {client_port}")
 
 
-async def connections_to_one_worker(server: Server) -> tuple[int, list[Connection]]:
-    """The process id of a worker, and enough connections that reached it."""
-    by_worker: dict[int, list[Connection]] = {}
+async def connections_to_one_process(server: Server) -> tuple[int, list[Connection]]:
+    """The process id of a process, and enough connections that reached it."""
+    by_process: dict[int, list[Connection]] = {}
     for _ in range(_OPENED_MAX):
         connection = await connect(server.url)
         await connection.call("ListQueues", {})  # now it was accepted
-        found = by_worker.setdefault(serving_process(server, connection.local_port), [])
+        found = by_process.setdefault(serving_process(server, connection.local_port), [])
         found.append(connection)
         if len(found) == CONNECTIONS:
-            worker = next(pid for pid, connections in by_worker.items() if connections is found)
-            for pid, connections in by_worker.items():
-                for each in connections if pid != worker else ():
+            process = next(pid for pid, connections in by_process.items() if connections is found)
+            for pid, connections in by_process.items():
+                for each in connections if pid != process else ():
                     each.close()
-            return worker, found
-    raise Wrong(f"{_OPENED_MAX} connections, and too few to one worker")
+            return process, found
+    raise Wrong(f"{_OPENED_MAX} connections, and too few to one process")
 
 
 async def queues_by_owner(target: Target) -> dict[int, str]:
-    """A queue of each worker, by its process id: the one that uses CPU time when only this queue is used."""
+    """A queue of each process, by its process id: the one that uses CPU time when only this queue is used."""
     found: dict[int, str] = {}
-    for owner in range(WORKERS):
+    for owner in range(PROCESSES):
         name = next(
             name
             for name in (f"queue-{i}" for i in range(1000))
-            if shard_of(QueueName("000000000000", "us-east-1", name), SHARDS) % WORKERS == owner
+            if shard_of(QueueName("000000000000", "us-east-1", name), SHARDS) % PROCESSES == owner
         )
         url = (await target.connections[0].call("CreateQueue", {"QueueName": name}))["QueueUrl"]
         before = {pid: cpu_seconds(pid) for pid in list(family(target.server.pid))[1:]}
@@ -153,10 +153,10 @@ async def queues_by_owner(target: Target) -> dict[int, str]:
         used = {pid: cpu_seconds(pid) - cpu for pid, cpu in before.items()}
         accepting = serving_process(target.server, target.connections[0].local_port)
         other = next(pid for pid in used if pid != accepting)
-        # Passed on, most of the work is still done by the owner: an idle worker uses next to nothing.
+        # Passed on, most of the work is still done by the owner: an idle process uses next to nothing.
         found[other if used[other] > 0.2 * used[accepting] else accepting] = url
-    if len(found) != WORKERS:
-        raise Wrong("cannot tell which worker owns which queue")
+    if len(found) != PROCESSES:
+        raise Wrong("cannot tell which process owns which queue")
     return found
 
 
@@ -173,7 +173,7 @@ class Servers:
         folder = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
         self._stack.callback(shutil.rmtree, folder, ignore_errors=True)
         server = Server(folder, *flags)
-        server.await_answer(f"{server.url}/health/ready")  # of several workers each learns it by itself
+        server.await_answer(f"{server.url}/health/ready")  # of several processes each learns it by itself
         self._stack.callback(server.kill)
         return server
 
@@ -194,16 +194,16 @@ class Servers:
             ),
         }
 
-    async def two_workers(self) -> dict[str, Target]:
-        server = self._start("--workers", str(WORKERS), "--shards", str(SHARDS))
-        worker, connections = await connections_to_one_worker(server)
+    async def two_processes(self) -> dict[str, Target]:
+        server = self._start("--processes", str(PROCESSES), "--shards", str(SHARDS))
+        process, connections = await connections_to_one_process(server)
         reached = Target(server, None, connections, [])
         queues = await queues_by_owner(reached)
-        other = next(pid for pid in queues if pid != worker)
+        other = next(pid for pid in queues if pid != process)
         return {
-            "two workers, queue of the worker reached": reached._replace(queues=[queues[worker]]),
-            "two workers, passed on to the other": reached._replace(queues=[queues[other]]),
-            "two workers, 16 queues, any worker": await self._spread(server, queues=16),
+            "two processes, queue of the process reached": reached._replace(queues=[queues[process]]),
+            "two processes, passed on to the other": reached._replace(queues=[queues[other]]),
+            "two processes, 16 queues, any process": await self._spread(server, queues=16),
         }
 
     async def postgres(self) -> dict[str, Target]:
@@ -215,12 +215,12 @@ class Servers:
         return {"one node on PostgreSQL": await self._spread(server, database.pid)}
 
 
-CASES = {"process": Servers.one_process, "workers": Servers.two_workers, "postgres": Servers.postgres}
+CASES = {"process": Servers.one_process, "processes": Servers.two_processes, "postgres": Servers.postgres}
 COMPARED_WITH = {
     "one process, 8 shards, 16 queues": "one process, 16 queues",
-    "two workers, queue of the worker reached": "one process",
-    "two workers, passed on to the other": "two workers, queue of the worker reached",
-    "two workers, 16 queues, any worker": "one process, 8 shards, 16 queues",
+    "two processes, queue of the process reached": "one process",
+    "two processes, passed on to the other": "two processes, queue of the process reached",
+    "two processes, 16 queues, any process": "one process, 8 shards, 16 queues",
     "one node on PostgreSQL": "one process",
 }
 

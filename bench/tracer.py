@@ -36,7 +36,7 @@ class Recorder:
             depth += caller.f_code.co_filename.startswith(SOURCE)
             caller = caller.f_back
         code = frame.f_code
-        thread = "loop" if threading.current_thread() is threading.main_thread() else "worker"
+        thread = "loop" if threading.current_thread() is threading.main_thread() else "thread"
         calls.append(
             (code.co_filename.removeprefix(SOURCE), code.co_qualname, code.co_firstlineno, depth, thread)
         )

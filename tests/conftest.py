@@ -42,8 +42,8 @@ def bare_environment() -> Iterator[None]:
 
 
 SLOW = (
-    "cli/test_messages_on_workers.py",
-    "cli/test_queues_on_workers.py",
+    "cli/test_messages_on_processes.py",
+    "cli/test_queues_on_processes.py",
     "client/consumer/test_documented.py",
     "client/test_patterns.py",
     "cluster/test_real_nodes.py",
@@ -60,14 +60,14 @@ SLOW = (
     "e2e/test_restart.py",
     "e2e/test_store_migration.py",
     "e2e/worker/",
-    "e2e/workers/",
+    "e2e/processes/",
     "fuzz/",
     "server/test_reload.py",
     "server/test_rolling_restart.py",
     "server/test_supervisor.py",
     "server/test_systemd.py",
-    "server/test_worker_stores.py",
-    "server/test_workers.py",
+    "server/test_process_stores.py",
+    "server/test_processes.py",
     "store/test_postgres_away.py",
     "test_bench.py",
 )

@@ -193,7 +193,7 @@ def test_what_scaling_out_costs_is_measured() -> None:
         command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr
-    for name in ("one process", "two workers, passed on", "16 queues", "one node on PostgreSQL"):
+    for name in ("one process", "two processes, passed on", "16 queues", "one node on PostgreSQL"):
         assert name in done.stdout
 
 

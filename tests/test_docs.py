@@ -127,7 +127,7 @@ def test_the_first_message_with_the_aws_cli(server: ServerProcess) -> None:
 
 def test_the_secured_server_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (commands,) = [block for block in blocks(ROOT / "README.md", "sh") if "penstock user add" in block]
+    (commands,) = [block for block in blocks(ROOT / "README.md", "sh") if "penstock user create" in block]
     _, use = [block for block in blocks(ROOT / "README.md", "sh") if "aws " in block]
     add, serve = (shlex.split(line, comments=True) for line in commands.splitlines())
     subprocess.run([sys.executable, "-m", *add], check=True, timeout=60, capture_output=True)

@@ -78,7 +78,7 @@ cd "$1" && shift && exec setpriv --no-new-privs --bounding-set=-all "$@"
 @pytest.mark.skipif(
     shutil.which("unshare") is None or shutil.which("setpriv") is None, reason="needs unshare and setpriv"
 )
-@pytest.mark.parametrize("arguments", [(), ("--workers", "2")], ids=["one process", "workers"])
+@pytest.mark.parametrize("arguments", [(), ("--processes", "2")], ids=["one process", "processes"])
 def test_the_server_as_process_1_on_a_read_only_file_system(
     arguments: tuple[str, ...], tmp_path: Path
 ) -> None:

@@ -258,4 +258,4 @@ def test_a_server_does_not_start_with_a_bad_file(tmp_path: Path) -> None:
     path = tmp_path / "none.toml"
     with pytest.raises(CredentialsError) as raised:
         Credentials(path, ROOT_KEY, ManualClock())
-    says(str(raised.value), f"no credentials file {path}", "penstock user add", "--credentials")
+    says(str(raised.value), f"no credentials file {path}", "penstock user create", "--credentials")

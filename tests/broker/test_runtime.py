@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.broker.runtime import CommitPlacement, LoopRuntime, Worker
+from penstock.broker.runtime import CommitPlacement, JobThread, LoopRuntime
 from penstock.clock import SystemClock
 from penstock.promise import Promise
 
@@ -65,7 +65,7 @@ def test_a_disk_that_recovers_is_used_from_the_loop_again() -> None:
 def on_a_loop(test: Callable[[LoopRuntime], Promise[T]]) -> T:
     async def run() -> T:
         loop = asyncio.get_running_loop()
-        reader = Worker("penstock-reader", loop)
+        reader = JobThread("penstock-reader", loop)
         runtime = LoopRuntime(loop, SystemClock(), reader)
         try:
             outcome, done = test(runtime), asyncio.Event()

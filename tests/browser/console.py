@@ -760,7 +760,7 @@ def test_a_user_without_the_admin_api_sees_queues_and_the_command_that_allows_mo
         client.send_message(QueueUrl=url, MessageBody="x")
     tab = new_tab(secured.server)
     page = tab.open().page
-    expect(page.get_by_text("penstock user add NAME --policy administrator")).to_be_visible()
+    expect(page.get_by_text("penstock user create NAME --policy administrator")).to_be_visible()
     page = sign_in(tab, secured, "carol")
     expect(row(page, "carols-queue").locator("td").nth(1)).to_have_text("3")
     expect(page.get_by_role("alert")).to_have_count(0)

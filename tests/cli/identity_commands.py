@@ -43,7 +43,7 @@ class IdentityCommands:
 
     def user(self, name: str, *options: str) -> tuple[str, str]:
         """Add a user; returns key and secret."""
-        return new_key(self.done("user", "add", name, *options))
+        return new_key(self.done("user", "create", name, *options))
 
     def credentials(self) -> Credentials:
         """As a server reads the file."""

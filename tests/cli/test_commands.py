@@ -176,16 +176,42 @@ def test_check_of_a_file_that_nests_too_deep_is_one_line(tmp_path: Path, text: s
 
 def test_check_takes_the_flags_of_serve_and_says_which_one_counts(tmp_path: Path) -> None:
     file = tmp_path / "penstock.toml"
-    file.write_text("port = 1234\nworkers = 2\n")
+    file.write_text("port = 1234\nprocesses = 2\n")
     result = penstock(
-        "check", "--config", str(file), "--port", "99", PENSTOCK_PORT="98", PENSTOCK_WORKERS="3"
+        "check", "--config", str(file), "--port", "99", PENSTOCK_PORT="98", PENSTOCK_PROCESSES="3"
     )
     found = [line.split() for line in result.output.splitlines()]
     assert ["*", "port", "99", "--port"] in found
-    assert ["*", "workers", "3", "PENSTOCK_WORKERS"] in found
+    assert ["*", "processes", "3", "PENSTOCK_PROCESSES"] in found
     both = penstock("check", str(file), "--config", str(file))
     assert both.exit_code == 2
     says(both.stderr, "config file", "once")
+
+
+@pytest.mark.parametrize(
+    "arguments, variables, text, where",
+    [
+        (("--workers", "3"), {}, "", "--workers"),
+        ((), {"PENSTOCK_WORKERS": "3"}, "", "PENSTOCK_WORKERS"),
+        ((), {}, "workers = 3\n", "penstock.toml"),
+    ],
+    ids=["flag", "variable", "file"],
+)
+def test_a_former_name_of_a_setting_works_and_warns(
+    tmp_path: Path, arguments: tuple[str, ...], variables: dict[str, str], text: str, where: str
+) -> None:
+    file = tmp_path / "penstock.toml"
+    file.write_text(text)
+    done = penstock("check", str(file), *arguments, **variables)
+    (row,) = [line.split() for line in done.stdout.splitlines() if line.startswith("* ")]
+    assert row[1:3] == ["processes", "3"] and row[3].endswith(where)
+    says(done.stderr, "warning", "workers", where, "processes")
+
+
+def test_a_setting_is_not_given_under_both_names() -> None:
+    done = penstock("check", "--workers", "3", "--processes", "4")
+    assert done.exit_code == 2
+    says(done.stderr, "processes", "twice", "--workers")
 
 
 def test_check_looks_for_dead_letter_queues_in_the_store(tmp_path: Path) -> None:
@@ -325,8 +351,8 @@ TOO_LONG = f"/tmp/{'x' * 300}/file"  # as a directory that may not be entered, i
         ["serve", "--port", "0", "--memory", "--credentials", TOO_LONG],
         ["check", TOO_LONG],
         ["audit", TOO_LONG],
-        ["user", "list", "--credentials", TOO_LONG],
-        ["key", "list", "--keyring", TOO_LONG],
+        ["user", "ls", "--credentials", TOO_LONG],
+        ["key", "ls", "--keyring", TOO_LONG],
     ],
     ids=["data", "keyring", "credentials", "config", "audit", "user", "key"],
 )

@@ -74,7 +74,7 @@ def test_names_that_a_shell_would_run_are_not_offered() -> None:
 
 
 def test_context_names(penstock: CommandLine) -> None:
-    penstock.done("context", "add", "prod", "--endpoint-url", "aws")
+    penstock.done("context", "create", "prod", "--endpoint-url", "aws")
     assert offered(penstock, "penstock context use p") == ["prod"]
     assert offered(penstock, "penstock queue ls --context p") == ["prod"]
 

@@ -23,11 +23,13 @@ def home(tmp_path: Path) -> CommandLine:
 
 
 def test_add_use_list_and_remove(home: CommandLine, tmp_path: Path) -> None:
-    says(home("context", "ls").stderr, "no contexts", "penstock context add")
-    added = home.done("context", "add", "prod", "--endpoint-url", "https://q.example.com", "--profile", "ops")
+    says(home("context", "ls").stderr, "no contexts", "penstock context create")
+    added = home.done(
+        "context", "create", "prod", "--endpoint-url", "https://q.example.com", "--profile", "ops"
+    )
     says(added, "added", '"prod"', "used")
     assert (
-        home.done("context", "add", "eu", "--endpoint-url", "aws", "--region", "eu-central-1")
+        home.done("context", "create", "eu", "--endpoint-url", "aws", "--region", "eu-central-1")
         == 'added "eu"\n'
     )
     assert home.done("context", "ls").splitlines() == [
@@ -41,21 +43,21 @@ def test_add_use_list_and_remove(home: CommandLine, tmp_path: Path) -> None:
         {"name": "prod", "current": False, "endpoint": "https://q.example.com", "profile": "ops"},
     ]
     assert home.json("context", "use", "eu") == {"name": "eu", "current": True}
-    says(home.done("context", "rm", "eu"), 'removed "eu"', "in use")
-    assert home.done("context", "rm", "prod") == 'removed "prod"\n'
+    says(home.done("context", "delete", "eu"), 'removed "eu"', "in use")
+    assert home.done("context", "delete", "prod") == 'removed "prod"\n'
     assert json.loads((tmp_path / "penstock/contexts.json").read_text()) == {"current": None, "contexts": {}}
 
 
 def test_the_table_in_a_terminal(home: CommandLine) -> None:
-    home.done("context", "add", "lab", "--endpoint-url", "http://lab:9324")
+    home.done("context", "create", "lab", "--endpoint-url", "http://lab:9324")
     code, output = home.in_terminal("context", "ls")
     assert code == 0 and "\x1b[1m   NAME" in output
 
 
 def test_commands_use_the_context(home: CommandLine, broker: ServerProcess, penstock: CommandLine) -> None:
     penstock.done("queue", "create", "found")
-    home.done("context", "add", "test", "--endpoint-url", broker.url)
-    home.done("context", "add", "gone", "--endpoint-url", "http://127.0.0.1:1", "--use")
+    home.done("context", "create", "test", "--endpoint-url", broker.url)
+    home.done("context", "create", "gone", "--endpoint-url", "http://127.0.0.1:1", "--use")
     assert "found" in home.done("queue", "ls", "--names", "--context", "test").split()
     assert "found" in home.done("queue", "ls", "--names", PENSTOCK_CONTEXT="test").split()
     assert "found" in home.done("queue", "ls", "--names", AWS_ENDPOINT_URL=broker.url).split()
@@ -79,9 +81,9 @@ def test_a_server_of_the_config_is_not_disturbed_by_the_variable(home: CommandLi
     ],
 )
 def test_errors(home: CommandLine, arguments: list[str], problem: str) -> None:
-    home.done("context", "add", "taken", "--endpoint-url", "http://127.0.0.1:1")
+    home.done("context", "create", "taken", "--endpoint-url", "http://127.0.0.1:1")
     says(home.failed("context", *arguments, code=2), *problem.split())
-    home.done("context", "add", "taken", "--endpoint-url", "http://127.0.0.1:2", "--replace")
+    home.done("context", "create", "taken", "--endpoint-url", "http://127.0.0.1:2", "--replace")
     assert home.json_lines("context", "ls")[0]["endpoint"] == "http://127.0.0.1:2"
 
 

@@ -43,7 +43,7 @@ def test_show_groups_by_source_reason_and_age(penstock: CommandLine, amazon: Com
         (queue, "-", "under 1h", 4), ("-", "-", "under 1h", 1)
     ]  # fmt: skip
     assert groups[0]["oldest_at"] <= groups[0]["newest_at"]
-    example = penstock.json("message", "get", dead_letters, groups[1]["example"])
+    example = penstock.json("message", "show", dead_letters, groups[1]["example"])
     assert example["body"] == "not a dead letter"
     heading, first, _ = penstock.done("dlq", "show", dead_letters).splitlines()
     assert heading.split() == ["SOURCE", "REASON", "AGE", "COUNT", "OLDEST", "NEWEST", "EXAMPLE"]
@@ -112,7 +112,7 @@ def test_groups_by_the_reported_reason(penstock: CommandLine) -> None:
         report_failure(penstock, dead_letters, id, reason)
     groups = penstock.json_lines("dlq", "show", dead_letters, "--by", "reason")
     assert {group["reason"]: group["count"] for group in groups} == {"timeout": 2, "bad data": 1, "-": 1}
-    assert "timeout" in penstock.done("message", "get", dead_letters, ids[0])
+    assert "timeout" in penstock.done("message", "show", dead_letters, ids[0])
     assert "FAILURE" in penstock.done("message", "ls", dead_letters)
 
 

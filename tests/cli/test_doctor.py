@@ -154,7 +154,7 @@ def test_processing_that_takes_longer_than_messages_are_hidden(
 def test_a_poison_message() -> None:
     often = ({"id": "abc", "receives": 7}, {"id": "def", "receives": 5})
     finding = found(queue("orders", wired("dead"), often_received=often))["poison-message"]
-    assert finding.command == "penstock message get orders abc"
+    assert finding.command == "penstock message show orders abc"
     dead = queue("dead", info={"is_dead_letter_queue": True}, often_received=often)
     assert found(dead) == {}
 
@@ -185,7 +185,9 @@ def test_access_to_the_server() -> None:
 
     assert checks("http://127.0.0.1:9324", True, True) == [("open-server", "hint")]
     (finding,) = access_findings("http://127.0.0.1:9324", is_open=True, is_local=True)
-    assert finding.command == "penstock user add alice --policy administrator", "who may use the console, too"
+    assert finding.command == "penstock user create alice --policy administrator", (
+        "who may use the console, too"
+    )
     assert checks("https://mq.example.com", True, False) == [("open-server", "problem")]
     assert checks("http://mq.example.com", False, False) == [("no-tls", "warning")]
 
@@ -269,15 +271,12 @@ def test_a_disk_that_is_nearly_full(tmp_path: Path) -> None:
 def test_looking_at_messages_changes_nothing(fresh: CommandLine) -> None:
     fresh.done("queue", "create", "dead")
     fresh.done("queue", "create", "orders", "--dead-letter-queue", "dead", "--max-receives", "9")
-    fresh.done("et", "orders")
-    for _ in range(5):
-        received = json.loads(fresh.done("receive", "orders"))
-        fresh.done("fail", "orders", received["id"], "--receipt-handle", received["receipt_handle"])
+    fresh.done("shell", "orders", given="et\n" + 5 * "receive\nfail\n")
     result = fresh("doctor", "--receives", "1")
     assert result.exit_code == 1 and "[poison-message]" in result.output
-    before = fresh.done("ls", "orders")
+    before = fresh.done("message", "ls", "orders", "--json")
     assert fresh("doctor", "--receives", "1").output == result.output
-    assert fresh.done("ls", "orders") == before
+    assert fresh.done("message", "ls", "orders", "--json") == before
     assert "no consumer receives [no-consumers]" not in result.output  # something has been received just now
 
 

@@ -27,7 +27,7 @@ def test_messages_that_cannot_be_decrypted(tmp_path: Path) -> None:
         line = penstock.done("message", "ls", queue).splitlines()[1]
         assert line.split()[2].endswith("s")
         says(line, "encrypted", "key")
-        text = penstock.done("message", "get", queue, message["id"])
+        text = penstock.done("message", "show", queue, message["id"])
         assert "1970" not in text
         says(text.splitlines()[-1], "encrypted", "key")
         file = tmp_path / "dump.jsonl"

@@ -25,7 +25,7 @@ def facts(commands: IdentityCommands, *arguments: str) -> Any:
 
 def test_a_user(commands: IdentityCommands) -> None:
     arn = f"arn:aws:iam::{HOME}:user/alice"
-    added = facts(commands, "user", "add", "alice", "--policy", "sqs-send", "--tag", "team=orders")
+    added = facts(commands, "user", "create", "alice", "--policy", "sqs-send", "--tag", "team=orders")
     assert added["arn"] == arn
     assert commands.done("env", "alice").count(added["secret_key"]) == 1
     second = facts(commands, "user", "rotate", "alice")["access_key"]
@@ -40,13 +40,13 @@ def test_a_user(commands: IdentityCommands) -> None:
         "arn": arn,
         "sessions_since": facts(commands, "user", "show", "alice")["sessions_since"],
     }
-    assert facts(commands, "user", "remove", "alice") == {"removed": arn}
-    assert commands.done("user", "list", "--json") == ""
+    assert facts(commands, "user", "delete", "alice") == {"removed": arn}
+    assert commands.done("user", "ls", "--json") == ""
 
 
 def test_a_key_that_clients_already_have_is_not_printed(commands: IdentityCommands) -> None:
     result = commands(
-        "user", "add", "old", "--key", "AKIAIOSFODNN7EXAMPLE", "--json", given="a-secret-of-theirs\n"
+        "user", "create", "old", "--key", "AKIAIOSFODNN7EXAMPLE", "--json", given="a-secret-of-theirs\n"
     )
     assert json.loads(result.stdout) == {
         "arn": f"arn:aws:iam::{HOME}:user/old",
@@ -57,7 +57,7 @@ def test_a_key_that_clients_already_have_is_not_printed(commands: IdentityComman
 def test_a_role(commands: IdentityCommands) -> None:
     commands.user("alice")
     arn = f"arn:aws:iam::{HOME}:role/worker"
-    assert facts(commands, "role", "add", "worker", "--trust", "alice", "--policy", "sqs-receive") == {
+    assert facts(commands, "role", "create", "worker", "--trust", "alice", "--policy", "sqs-receive") == {
         "arn": arn
     }
     shown = facts(commands, "role", "show", "worker")
@@ -81,7 +81,7 @@ def test_policies(commands: IdentityCommands) -> None:
     )
     denied = commands(*question)
     assert (denied.exit_code, json.loads(denied.stdout)["allowed"]) == (1, False)
-    assert facts(commands, "policy", "put", "orders", path)["name"] == "orders"
+    assert facts(commands, "policy", "set", "orders", path)["name"] == "orders"
     arn = f"arn:aws:iam::{HOME}:user/alice"
     attached = facts(commands, "policy", "attach", "orders", "--user", "alice")
     assert attached == {"policy": "orders", "attached_to": arn}
@@ -90,7 +90,7 @@ def test_policies(commands: IdentityCommands) -> None:
     assert facts(commands, "policy", "show", "orders") == json.loads(Path(path).read_text())
     detached = facts(commands, "policy", "detach", "orders", "--user", "alice")
     assert detached == {"policy": "orders", "detached_from": arn}
-    assert facts(commands, "policy", "remove", "orders") == {"removed": "orders"}
+    assert facts(commands, "policy", "delete", "orders") == {"removed": "orders"}
 
 
 def test_a_certificate(tmp_path: Path) -> None:

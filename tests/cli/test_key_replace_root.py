@@ -28,7 +28,7 @@ class Site:
         self.keyring = self.data / "penstock-keys.json"
         self.credentials = folder / "credentials.toml"
         self.variables = {"PENSTOCK_DATA": str(self.data), "PENSTOCK_CREDENTIALS": str(self.credentials)}
-        self("user", "add", "alice")
+        self("user", "create", "alice")
         self.old_file, self.new_file = folder / FILE_NAME, folder / "new.key"
         self.old, self.new = read_root_key_file(self.old_file), create_root_key_file(self.new_file)
         Keyring(self.keyring, self.old, SystemClock()).ensure_file()  # as the first start of a server does
@@ -94,8 +94,8 @@ def test_the_new_key_comes_from_a_command_or_a_variable(site: Site) -> None:
 
 def test_only_key_commands_accept_the_variable_of_the_new_key(site: Site) -> None:
     site.variables["PENSTOCK_NEW_ROOT_KEY"] = "07" * 32
-    assert site("key", "list").exit_code == 0
-    for command in (["serve"], ["user", "list"]):
+    assert site("key", "ls").exit_code == 0
+    for command in (["serve"], ["user", "ls"]):
         assert 'unknown setting "PENSTOCK_NEW_ROOT_KEY"' in site(*command).stderr
 
 

@@ -157,7 +157,7 @@ def test_looking_changes_nothing(penstock: CommandLine, queue: str) -> None:
     assert "\n\n1\n" in text and "\n\n2\n" in text and "\n\n3\n" not in text
     for _ in range(3):
         penstock.done("message", "peek", queue, "--json")
-        penstock.done("message", "get", queue, before[0]["id"])
+        penstock.done("message", "show", queue, before[0]["id"])
     assert penstock.json_lines("message", "ls", queue, "--all") == before
 
 
@@ -188,15 +188,15 @@ def test_ls_in_a_terminal_fits_its_width(penstock: CommandLine, queue: str) -> N
 def test_get_shows_all_of_a_message(penstock: CommandLine, queue: str) -> None:
     body = "z" * 300_000
     id = penstock.done("message", "send", queue, given=body).strip()
-    assert penstock.done("message", "get", queue, id, "--raw") == body
-    assert penstock.json("message", "get", queue, id)["body"] == body
-    text = penstock.done("message", "get", queue, id)
+    assert penstock.done("message", "show", queue, id, "--raw") == body
+    assert penstock.json("message", "show", queue, id)["body"] == body
+    text = penstock.done("message", "show", queue, id)
     facts = dict(line.split(maxsplit=1) for line in text.split("\n\n")[0].splitlines())
     assert (facts["id"], facts["state"], facts["receives"]) == (id, "visible", "0")
 
 
 def test_get_of_a_message_that_is_missing(penstock: CommandLine, queue: str) -> None:
-    line = penstock.failed("message", "get", queue, "2f1c7e6a-0000-4000-8000-000000000000")
+    line = penstock.failed("message", "show", queue, "2f1c7e6a-0000-4000-8000-000000000000")
     assert line.startswith("MessageDoesNotExist: ")
 
 
@@ -204,7 +204,7 @@ def test_amazon_sqs_sends_and_receives_but_does_not_look(amazon: CommandLine, qu
     amazon.done("message", "send", queue, "{n}", "--template", "--count", "11")
     assert len(amazon.json_lines("message", "receive", queue, "--max", "11", "--delete")) == 11
     says(amazon.failed("message", "peek", queue, code=2), "receiving", "counts")
-    for arguments in (("ls", queue), ("get", queue, "x"), ("trace", queue, "x"), ("edit", queue, "x")):
+    for arguments in (("ls", queue), ("show", queue, "x"), ("trace", queue, "x"), ("edit", queue, "x")):
         assert f"message {arguments[0]} needs Penstock" in amazon.failed("message", *arguments, code=2)
 
 

@@ -27,7 +27,7 @@ def sent(commands: CommandLine, queue: str, body: str = "hello", *flags: str) ->
 
 
 def got(commands: CommandLine, queue: str, id: str) -> dict[str, Any]:
-    message: dict[str, Any] = commands.json("message", "get", queue, id)
+    message: dict[str, Any] = commands.json("message", "show", queue, id)
     return message
 
 
@@ -54,7 +54,7 @@ def test_edit_of_the_body(penstock: CommandLine, queue: str, tmp_path: Path) -> 
     file.write_text('{"a": 1}')
     changed = penstock.json("message", "edit", queue, id, "--file", str(file))
     assert (changed["id"], changed["body"]) == (id, '{"a": 1}')
-    assert "(edited)" in penstock.done("message", "get", queue, id)
+    assert "(edited)" in penstock.done("message", "show", queue, id)
 
 
 def test_edit_of_attributes_keeps_the_others(penstock: CommandLine, queue: str) -> None:
@@ -126,7 +126,7 @@ def test_a_message_in_flight_is_not_changed(penstock: CommandLine, queue: str) -
     ):  # fmt: skip
         assert "MessageInFlight" in penstock.failed("message", *arguments)
     assert got(penstock, queue, id)["holder"]["until"]
-    assert "held by" in penstock.done("message", "get", queue, id)
+    assert "held by" in penstock.done("message", "show", queue, id)
 
 
 def test_reorder(penstock: CommandLine, queue: str) -> None:

@@ -11,6 +11,7 @@ import pexpect
 import pytest
 
 from support.command_line import COLOURS, CommandLine
+from support.process import ServerProcess
 from support.texts import says
 
 PROMPT = ">> Enter command:"
@@ -185,14 +186,18 @@ def test_purging(shell: Piped) -> None:
 @pytest.mark.parametrize(
     ("line", "error"),
     [
-        ("frobnicate", "unrecognized command"),
-        ("shell", "unrecognized command"),
+        ("frobnicate", 'unrecognized command "frobnicate"'),
+        ("qsat", 'unrecognized command "qsat": did you mean "qstat"?'),
+        ("pek orders", 'unrecognized command "pek": did you mean "peek"?'),
+        ("shell", "this is the shell"),
+        ("fail orders 1", '"fail" takes no arguments'),
+        ("show orders", 'which one, "message show" or "queue show"?'),
         ("use", "which queue? use QUEUE"),
         ("use nothing-of-this-name", 'there is no queue "nothing-of-this-name"'),
         ("id 12345", "message not found, ID: 12345"),
         ("receive", "Cannot proceed, queue is empty."),
         ("delete", "`delete` command can be only used in the Interactive mode. Call first `id`"),
-        ("queue frobnicate", "No such command 'frobnicate'."),
+        ("queue frobnicate", 'No such command "frobnicate"'),
         ('id "open', "No closing quotation"),
         ("id A-101 A-202", "which message? id ID"),
     ],
@@ -205,17 +210,61 @@ def test_an_error_is_shown_and_the_next_line_follows(shell: Piped, line: str, er
 
 def test_commands_of_the_command_line_work_on_the_same_server(shell: Piped) -> None:
     assert shell._queue in shell("queue ls")
-    assert json.loads(shell(f"qstat {shell._queue}", "health --help").partition("Usage")[0])
+    shell(f"message send {shell._queue} hello")
+    peeked = shell(f"message peek {shell._queue} --json")
+    assert json.loads(peeked)["body"] == "hello"
+    assert shell(f"peek {shell._queue} --json") == peeked, "the group can be left out"
 
 
 def test_a_queue_that_is_named_is_not_the_chosen_one(penstock: CommandLine, shell: Piped) -> None:
     penstock.done("queue", "create", "named-in-the-shell")
-    shell("et", "et named-in-the-shell", "purge named-in-the-shell --yes")
-    counts = [
-        penstock.json("qstat", name)["total_messages_in_queue"]
-        for name in (shell._queue, "named-in-the-shell")
-    ]
-    assert counts == [4, 0]
+    output = shell("et", "purge named-in-the-shell --yes", "qstat")
+    assert "ERROR" in output and '"total_messages_in_queue": 4' in output
+    penstock.done("message", "send", "named-in-the-shell", "x")
+    output = shell("queue purge named-in-the-shell --yes", "qstat")
+    assert '"total_messages_in_queue": 4' in output
+    assert penstock.done("queue", "stat", "named-in-the-shell", "visible") == "0\n"
+
+
+def test_queues_of_two_processes() -> None:
+    with ServerProcess("--memory", "--processes", "2") as running:
+        penstock = CommandLine(running.url)
+        for number in range(4):  # some dead-letter queues are in shards of the other process
+            queue_with_dead_letters(penstock, f"orders-{number}")
+            shell = Piped(penstock, f"orders-{number}")
+            output = shell("et", "id A-202", "invalid", "dlq", "reset", "qstat")
+            assert '"total_messages_in_DLQ": 1' in output and "ERROR" not in output
+            assert '"total_messages_in_queue": 4' in output
+
+
+def test_a_fifo_queue(penstock: CommandLine) -> None:
+    penstock.done("queue", "create", "shell.fifo", "--fifo")
+    received, *_ = Piped(penstock, "shell.fifo").objects("et", "et", "qstat", "receive")
+    assert received["total_messages_in_queue"] == 4
+    assert "A-101" in Piped(penstock, "shell.fifo")("id A-101", "data")
+
+
+def test_what_amazon_sqs_can_do(amazon: CommandLine, penstock: CommandLine) -> None:
+    penstock.done("queue", "create", "shell-amazon")
+    lines = (
+        "et",
+        "qstat",
+        "receive",
+        "sys",
+        "fail",
+        "receive",
+        "delete",
+        "qstat",
+        "invalid",
+        "ls",
+        "id A-101",
+        "purge --yes",
+    )
+    session = Piped(amazon, "shell-amazon")(*lines)
+    assert '"total_messages_in_queue": 3' in session and '"first_100_IDs_in_queue": null' in session
+    assert session.count("ERROR: ") == 3  # no message is chosen, ls, and id
+    assert "ERROR: ls needs Penstock" in session
+    assert penstock.done("queue", "stat", "shell-amazon", "visible") == "0\n"
 
 
 def test_a_secured_server(as_root: CommandLine, as_guest: CommandLine) -> None:
@@ -331,7 +380,7 @@ def test_completion_of_commands_queues_and_ids(penstock: CommandLine, shell: Pip
         ("doct", "or"),
         (f"use {shell._queue[:-4]}", shell._queue[-4:]),
         ("queue cre", "ate"),
-        (f"message get {shell._queue} {message['id'][:8]}", message["id"][8:]),
+        (f"message show {shell._queue} {message['id'][:8]}", message["id"][8:]),
     ):
         process.send(f"{typed}\t")
         process.expect_exact(added)

@@ -27,7 +27,7 @@ def commands(tmp_path: Path) -> IdentityCommands:
 
 
 def test_the_first_user_creates_the_file_and_a_root_key(commands: IdentityCommands) -> None:
-    result = commands("user", "add", "alice", "--policy", "sqs-full-access")
+    result = commands("user", "create", "alice", "--policy", "sqs-full-access")
     says(result.stderr, "root key", str(commands.key_path))
     key, secret = new_key(result.stdout)
     for path in (commands.path, commands.key_path):
@@ -40,27 +40,29 @@ def test_the_first_user_creates_the_file_and_a_root_key(commands: IdentityComman
 
 
 def test_an_error_creates_no_root_key(commands: IdentityCommands) -> None:
-    commands.failed("user", "add", "alice", "--policy", "nonsense")
+    commands.failed("user", "create", "alice", "--policy", "nonsense")
     assert not commands.key_path.exists() and not commands.path.exists()
 
 
 def test_the_root_key_is_created_once(commands: IdentityCommands) -> None:
     commands.user("alice")
     before = commands.key_path.read_bytes()
-    result = commands("user", "add", "bob")
+    result = commands("user", "create", "bob")
     assert str(commands.key_path) not in result.stderr
     assert commands.key_path.read_bytes() == before
 
 
 def test_a_root_key_from_elsewhere_is_used(commands: IdentityCommands) -> None:
-    commands.done("user", "add", "alice", PENSTOCK_ROOT_KEY=bytes(32).hex())
+    commands.done("user", "create", "alice", PENSTOCK_ROOT_KEY=bytes(32).hex())
     assert not commands.key_path.exists()
-    assert "no root key" in commands.failed("user", "add", "bob"), "a new one would not open alice's secret"
+    assert "no root key" in commands.failed("user", "create", "bob"), (
+        "a new one would not open alice's secret"
+    )
     printed = commands.done("env", "alice", PENSTOCK_ROOT_KEY=bytes(32).hex())
     assert "AWS_SECRET_ACCESS_KEY" in printed
 
 
-@pytest.mark.parametrize("arguments", [["user", "add", "bob"], ["user", "rotate", "alice"]])
+@pytest.mark.parametrize("arguments", [["user", "create", "bob"], ["user", "rotate", "alice"]])
 def test_another_root_key_than_that_of_the_file_is_refused(
     commands: IdentityCommands, arguments: list[str]
 ) -> None:
@@ -96,8 +98,8 @@ def test_starting_over_after_the_root_key_was_lost(commands: IdentityCommands) -
 
 
 def test_a_user_without_a_policy_gets_a_hint(commands: IdentityCommands) -> None:
-    says(commands("user", "add", "alice").stderr, "alice", "no policies")
-    assert "no policies" not in commands("user", "add", "bob", "--policy", "sqs-send").stderr
+    says(commands("user", "create", "alice").stderr, "alice", "no policies")
+    assert "no policies" not in commands("user", "create", "bob", "--policy", "sqs-send").stderr
 
 
 def test_accounts_tags_and_policy_files(commands: IdentityCommands) -> None:
@@ -116,12 +118,12 @@ def test_root(commands: IdentityCommands) -> None:
     directory = commands.credentials().directory
     assert directory.secret(key, None) == secret
     assert directory.principal(key, None).kind == "root"
-    says(commands.failed("user", "add", "root"), "key already", "penstock user rotate")
+    says(commands.failed("user", "create", "root"), "key already", "penstock user rotate")
 
 
 def test_a_key_that_clients_already_have(commands: IdentityCommands) -> None:
     result = commands(
-        "user", "add", "alice", "--key", "AKIAIOSFODNN7EXAMPLE", given="wJalr/XUtn+EXAMPLEKEY\n"
+        "user", "create", "alice", "--key", "AKIAIOSFODNN7EXAMPLE", given="wJalr/XUtn+EXAMPLEKEY\n"
     )
     assert (result.exit_code, result.stdout) == (0, "added arn:aws:iam::000000000000:user/alice\n")
     assert "wJalr" not in commands.path.read_text()
@@ -143,7 +145,7 @@ def test_a_key_that_clients_already_have(commands: IdentityCommands) -> None:
 def test_keys_that_cannot_be_imported(
     commands: IdentityCommands, key: str, secret: str | bytes, words: str
 ) -> None:
-    result = commands("user", "add", "alice", "--key", key, given=secret)
+    result = commands("user", "create", "alice", "--key", key, given=secret)
     assert result.exit_code == 2
     assert result.stderr.startswith("penstock: ") and result.stderr.count("\n") == 1
     says(result.stderr, *words.split())
@@ -153,23 +155,23 @@ def test_keys_that_cannot_be_imported(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["user", "add", "alice"], f'"alice" exists already {HOME}'),
-        (["user", "add", "a b"], 'invalid name user "a b" letters digits _+=,.@- 64'),
-        (["user", "add", "bob", "--account", "1"], 'invalid "1" --account twelve digits'),
-        (["user", "add", "bob", "--tag", "x"], 'invalid "x" --tag KEY=VALUE'),
-        (["user", "add", "bob", "--policy", "nonsense"], 'no policy "nonsense" penstock list'),
-        (["user", "add", "bob", "--policy", "/nowhere.json"], "/nowhere.json No such file"),
-        (["user", "show", "bob"], 'no user "bob" penstock list'),
+        (["user", "create", "alice"], f'"alice" exists already {HOME}'),
+        (["user", "create", "a b"], 'invalid name user "a b" letters digits _+=,.@- 64'),
+        (["user", "create", "bob", "--account", "1"], 'invalid "1" --account twelve digits'),
+        (["user", "create", "bob", "--tag", "x"], 'invalid "x" --tag KEY=VALUE'),
+        (["user", "create", "bob", "--policy", "nonsense"], 'no policy "nonsense" penstock ls'),
+        (["user", "create", "bob", "--policy", "/nowhere.json"], "/nowhere.json No such file"),
+        (["user", "show", "bob"], 'no user "bob" penstock ls'),
         (["user", "rotate", "alice", "--finish"], '"alice" no older key'),
         (["user", "rotate", "alice", "--retire", "AKIAX"], '"alice" no key AKIAX'),
         (
             ["user", "rotate", "alice", "--finish", "--retire", "AKIAX"],
             "one --finish --retire --deactivate --activate",
         ),
-        (["user", "add", "bob", "--config", "/nowhere"], "config file /nowhere --config No such file"),
-        (["user", "add", "bob", "--tag", "x=\udcff"], "argument UTF-8 'x=\\udcff'"),
-        (["role", "add", "b", "--trust", "alice", "--tag", "\udcff=x"], "argument UTF-8 '\\udcff=x'"),
-        (["role", "show", "x"], 'no role "x" penstock list'),
+        (["user", "create", "bob", "--config", "/nowhere"], "config file /nowhere --config No such file"),
+        (["user", "create", "bob", "--tag", "x=\udcff"], "argument UTF-8 'x=\\udcff'"),
+        (["role", "create", "b", "--trust", "alice", "--tag", "\udcff=x"], "argument UTF-8 '\\udcff=x'"),
+        (["role", "show", "x"], 'no role "x" penstock ls'),
     ],
 )  # fmt: skip
 def test_errors_are_one_line_and_change_nothing(
@@ -184,7 +186,7 @@ def test_errors_are_one_line_and_change_nothing(
 def test_a_file_that_others_may_read_is_refused(commands: IdentityCommands) -> None:
     commands.user("alice")
     commands.path.chmod(0o644)
-    assert re.search(f"{commands.path}.*chmod 6", commands.failed("user", "list"))
+    assert re.search(f"{commands.path}.*chmod 6", commands.failed("user", "ls"))
 
 
 # -- looking -------------------------------------------------------------------------------------------------
@@ -193,13 +195,13 @@ def test_a_file_that_others_may_read_is_refused(commands: IdentityCommands) -> N
 def test_list_and_show_hold_no_secret(commands: IdentityCommands) -> None:
     key, secret = commands.user("alice", "--policy", "sqs-send", "--tag", "team=a")
     root, _ = commands.user("root")
-    listed = [line.split() for line in commands.done("user", "list").splitlines()]
+    listed = [line.split() for line in commands.done("user", "ls").splitlines()]
     assert listed == [
         ["NAME", "ACCOUNT", "KEYS", "POLICIES"],
         ["root", HOME, root, "everything"],
         ["alice", HOME, key, "sqs-send"],
     ]
-    _, alice = map(json.loads, commands.done("user", "list", "--json").splitlines())
+    _, alice = map(json.loads, commands.done("user", "ls", "--json").splitlines())
     assert alice == {
         "name": "alice",
         "account": HOME,
@@ -269,17 +271,17 @@ def test_finishing_does_not_leave_an_inactive_key_alone(commands: IdentityComman
 
 def test_removing_a_user(commands: IdentityCommands) -> None:
     key, _ = commands.user("alice")
-    assert commands.done("user", "remove", "alice") == f"removed arn:aws:iam::{HOME}:user/alice\n"
+    assert commands.done("user", "delete", "alice") == f"removed arn:aws:iam::{HOME}:user/alice\n"
     assert key not in commands.path.read_text()
     commands.user("root")
-    commands.done("user", "remove", "root")
+    commands.done("user", "delete", "root")
     assert "accounts" not in commands.path.read_text()
 
 
 @pytest.mark.parametrize("word", ["user", "role"])
 def test_revoking_sessions(commands: IdentityCommands, word: str) -> None:
     commands.user("alice")
-    commands.done("role", "add", "alice", "--trust", "alice")
+    commands.done("role", "create", "alice", "--trust", "alice")
     assert "sessions_since" not in commands.path.read_text()
     commands.done(word, "revoke", "alice")
     assert commands.path.read_text().count("sessions_since") == 1
@@ -295,7 +297,7 @@ def test_revoking_sessions(commands: IdentityCommands, word: str) -> None:
 def test_a_role(commands: IdentityCommands) -> None:
     arn = f"arn:aws:iam::{HOME}:role/worker"
     made = commands.done(
-        "role", "add", "worker", "--trust", "alice", "--trust", "444455556666", "--external-id", "x-1",
+        "role", "create", "worker", "--trust", "alice", "--trust", "444455556666", "--external-id", "x-1",
         "--policy", "sqs-send", "--max-session", "7200", "--tag", "team=a",
     )  # fmt: skip
     assert made == f"{arn}\n"
@@ -311,26 +313,26 @@ def test_a_role(commands: IdentityCommands) -> None:
     ]
     for part in (arn, "7200 s", "sqs-send", "team=a"):
         assert part in lines
-    assert f"worker  {HOME}  7200 s" in commands.done("role", "list")
-    commands.done("role", "remove", "worker")
+    assert f"worker  {HOME}  7200 s" in commands.done("role", "ls")
+    commands.done("role", "delete", "worker")
     assert "worker" not in commands.path.read_text()
 
 
 def test_session_tags_are_allowed_by_an_option(commands: IdentityCommands) -> None:
-    commands.done("role", "add", "worker", "--trust", "alice", "--allow-tags")
+    commands.done("role", "create", "worker", "--trust", "alice", "--allow-tags")
     assert '"sts:TagSession"' in commands.done("role", "show", "worker")
 
 
 def test_a_trust_policy_from_a_file(commands: IdentityCommands) -> None:
     trust = '{"Statement": {"Effect": "Allow", "Principal": "*", "Action": "sts:AssumeRole"}}'
     file = commands.file("trust.json", trust)
-    commands.done("role", "add", "worker", "--trust", file)
+    commands.done("role", "create", "worker", "--trust", file)
     assert trust in commands.done("role", "show", "worker")
     for more in (["--external-id", "x"], ["--allow-tags"], ["--trust", "alice"]):
-        refused = commands.failed("role", "add", "other", "--trust", file, *more)
+        refused = commands.failed("role", "create", "other", "--trust", file, *more)
         says(refused, "--trust once", "--external-id", "--allow-tags")
     bad = commands.file("bad.json", SEND)
-    says(commands.failed("role", "add", "other", "--trust", bad), f'"{bad}"', "not a valid trust policy")
+    says(commands.failed("role", "create", "other", "--trust", bad), f'"{bad}"', "not a valid trust policy")
 
 
 # -- env -----------------------------------------------------------------------------------------------------

@@ -28,17 +28,17 @@ def test_every_built_in_policy_is_valid(commands: IdentityCommands, name: str) -
 
 
 def test_attach_list_detach(commands: IdentityCommands) -> None:
-    commands.done("role", "add", "worker", "--trust", "alice")
+    commands.done("role", "create", "worker", "--trust", "alice")
     attached = commands.done("policy", "attach", "sqs-send", "--user", "alice")
     says(attached, "sqs-send", "attached", f"arn:aws:iam::{HOME}:user/alice")
     commands.done("policy", "attach", commands.file("mine.json", SEND), "--role", "worker")
-    listed = {line.split("  ")[0].strip(): line for line in commands.done("policy", "list").splitlines()}
+    listed = {line.split("  ")[0].strip(): line for line in commands.done("policy", "ls").splitlines()}
     assert listed["sqs-send"].split()[-1] == "alice"
     assert listed["mine"].split()[-2:] == ["custom", "worker"]
     assert listed["sqs-receive"].split()[-1] == "-"
-    objects = [json.loads(line) for line in commands.done("policy", "list", "--json").splitlines()]
+    objects = [json.loads(line) for line in commands.done("policy", "ls", "--json").splitlines()]
     assert {"name": "mine", "kind": "custom", "attached_to": ["worker"]} in objects
-    assert json.loads(commands.done("role", "list", "--json")) == {
+    assert json.loads(commands.done("role", "ls", "--json")) == {
         "name": "worker", "account": HOME, "max_session_s": 3600, "policies": ["mine"],
     }  # fmt: skip
     commands.done("policy", "detach", "sqs-send", "--user", "alice")
@@ -52,7 +52,7 @@ def test_attaching_twice_has_no_further_effect(commands: IdentityCommands) -> No
 
 
 def test_put_replaces_a_policy_for_all_its_users(commands: IdentityCommands) -> None:
-    commands.done("policy", "put", "mine", commands.file("a.json", SEND))
+    commands.done("policy", "set", "mine", commands.file("a.json", SEND))
     commands.done("policy", "attach", "mine", "--user", "alice")
     assert (
         commands(
@@ -61,7 +61,7 @@ def test_put_replaces_a_policy_for_all_its_users(commands: IdentityCommands) -> 
         == 0
     )
     commands.done(
-        "policy", "put", "mine", commands.file("b.json", document(allow("sqs:PurgeQueue", Resource="*")))
+        "policy", "set", "mine", commands.file("b.json", document(allow("sqs:PurgeQueue", Resource="*")))
     )
     assert (
         commands(
@@ -88,11 +88,11 @@ ASKED = ["test", "--user", "alice", "--action", "sqs:X", "--resource", QUEUE]
     [
         (["attach", "sqs-send"], "either --user --role"),
         (["attach", "sqs-send", "--user", "alice", "--role", "x"], "either --user --role"),
-        (["attach", "x", "--user", "alice"], 'no policy "x" penstock list'),
+        (["attach", "x", "--user", "alice"], 'no policy "x" penstock ls'),
         (["detach", "sqs-send", "--user", "alice"], '"sqs-send" not attached "alice"'),
-        (["remove", "sqs-send"], 'no policy "sqs-send" file'),
-        (["remove", "used"], '"used" attached alice detach'),
-        (["show", "x"], 'no policy "x" penstock list'),
+        (["delete", "sqs-send"], 'no policy "sqs-send" file'),
+        (["delete", "used"], '"used" attached alice detach'),
+        (["show", "x"], 'no policy "x" penstock ls'),
         (
             ["test", "--anonymous", "--user", "alice", "--action", "sqs:X", "--resource", QUEUE],
             "one --user --role --anonymous",
@@ -126,18 +126,18 @@ def test_errors_are_one_line(commands: IdentityCommands, arguments: list[str], w
 
 def test_files_that_are_not_policies(commands: IdentityCommands) -> None:
     bad = commands.file("bad.json", "{}")
-    says(commands.failed("policy", "put", "bad", bad), f'"{bad}"', "Statement")
+    says(commands.failed("policy", "set", "bad", bad), f'"{bad}"', "Statement")
     taken = commands.file("sqs-send.json", SEND)
     assert "built-in" in commands.failed("policy", "attach", taken, "--user", "alice")
-    commands.done("policy", "put", "mine", commands.file("a.json", SEND))
+    commands.done("policy", "set", "mine", commands.file("a.json", SEND))
     other = commands.file("mine.json", document(allow("sqs:*", Resource="*")))
     line = commands.failed("policy", "attach", other, "--user", "alice")
-    says(line, 'another policy "mine"', "penstock policy put")
+    says(line, 'another policy "mine"', "penstock policy set")
 
 
 def test_a_policy_can_be_removed_when_it_is_not_attached(commands: IdentityCommands) -> None:
-    commands.done("policy", "put", "mine", commands.file("a.json", SEND))
-    commands.done("policy", "remove", "mine")
+    commands.done("policy", "set", "mine", commands.file("a.json", SEND))
+    commands.done("policy", "delete", "mine")
     assert "mine" not in commands.path.read_text()
 
 
@@ -201,7 +201,7 @@ def test_no_policy_allows(commands: IdentityCommands) -> None:
 
 def test_root_and_roles_can_be_asked_for(commands: IdentityCommands) -> None:
     commands.user("root")
-    commands.done("role", "add", "worker", "--trust", "alice", "--policy", "sqs-send")
+    commands.done("role", "create", "worker", "--trust", "alice", "--policy", "sqs-send")
     commands.done("role", "revoke", "worker")
     assert decided(commands, "--user", "root", "--action", "sqs:PurgeQueue")[0] == 0
     assert decided(commands, "--role", "worker", "--action", "sqs:SendMessage")[0] == 0
@@ -211,7 +211,7 @@ def test_root_and_roles_can_be_asked_for(commands: IdentityCommands) -> None:
 def test_a_session_of_a_role_begins_now_or_as_the_context_says(commands: IdentityCommands) -> None:
     old = {"DateLessThan": {"aws:TokenIssueTime": "2026-01-01T00:00:00Z"}}
     deny = {"Effect": "Deny", "Action": "*", "Resource": "*", "Condition": old}
-    commands.done("role", "add", "worker", "--trust", "alice", "--policy", "sqs-full-access",
+    commands.done("role", "create", "worker", "--trust", "alice", "--policy", "sqs-full-access",
                 "--policy", commands.file("revoked.json", document(deny)))  # fmt: skip
     asked = ("--role", "worker", "--action", "sqs:SendMessage")
     assert decided(commands, *asked)[0] == 0

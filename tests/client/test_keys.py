@@ -463,7 +463,16 @@ def test_a_role_of_a_secured_server(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     secured.add("root")
     secured.add("alice")
     secured.penstock(
-        "role", "add", "sender", "--account", HOME, "--trust", "alice", "--policy", "sqs-send", *secured.files
+        "role",
+        "create",
+        "sender",
+        "--account",
+        HOME,
+        "--trust",
+        "alice",
+        "--policy",
+        "sqs-send",
+        *secured.files,
     )
     with secured.running("--memory") as server:
         key, secret = secured.keys["alice"]

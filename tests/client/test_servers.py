@@ -1,4 +1,4 @@
-"""The client with real servers: secured ones, over TLS, of several workers, restarted in between."""
+"""The client with real servers: secured ones, over TLS, of several processes, restarted in between."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_tls(drive: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             assert client.is_penstock() and client.list_queues().queue_urls == []
 
 
-def test_several_workers(drive: Driver, tmp_path: Path) -> None:
+def test_several_processes(drive: Driver, tmp_path: Path) -> None:
     async def steps(client: Actions) -> None:
         await one_message(client)
         for number in range(8):
@@ -97,7 +97,7 @@ def test_several_workers(drive: Driver, tmp_path: Path) -> None:
             (message,) = await client.receive_message(url.rpartition("/")[2], wait_time_seconds=10)
             assert message.body == url
 
-    with ServerProcess("--data", str(tmp_path / "data"), "--workers", "2") as server:
+    with ServerProcess("--data", str(tmp_path / "data"), "--processes", "2") as server:
         drive(steps, server.url)
 
 

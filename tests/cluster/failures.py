@@ -117,7 +117,7 @@ def test_a_node_in_a_network_of_its_own_is_cut_off_from_everything(tmp_path: Pat
                 assert cluster.wait_until_served(others) < SERVED_WITHIN_S
                 time.sleep(1)
                 cluster.settle()
-                assert any("no longer served" in line for line in cut.log)
+                assert any("stopped serving" in line for line in cut.log)
 
 
 @pytest.mark.parametrize("down_s", [0.5, TIMES.valid + 2], ids=["shortly", "for longer than the leases"])

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.cluster.frames import (
+    BATCH_BYTES_MAX,
     PIECE_BYTES,
-    RECORD_BYTES_MAX,
     AnswerFrame,
     CallFrame,
     CancelFrame,
@@ -23,8 +23,8 @@ from penstock.cluster.frames import (
     Payloads,
     PieceFrame,
     PingFrame,
-    handshake_record,
-    record_of,
+    batch_of,
+    handshake_bytes,
     split_payload,
 )
 from penstock.cluster.handshake import AesGcm, Handshake, LinkSecurity, RefusedPeer
@@ -58,7 +58,7 @@ def read(reader: FrameReader, data: bytes, cuts: list[int]) -> list[Frame]:
     start = 0
     for end in ends:
         reader.feed(data[start:end])
-        frames += [frame for record in reader.frames() for frame in record]
+        frames += [frame for batch in reader.frames() for frame in batch]
         start = end
     return frames
 
@@ -70,7 +70,7 @@ def test_frames_arrive_however_the_bytes_are_split(
     writes, reads = (AesGcm(b"k" * 32), AesGcm(b"k" * 32)) if encrypted else (None, None)
     reader = FrameReader()
     reader.authenticated(reads)
-    data = b"".join(record_of(batch, writes) for batch in batches)
+    data = b"".join(batch_of(batch, writes) for batch in batches)
     assert read(reader, data, cuts) == [frame for batch in batches for frame in batch]
 
 
@@ -88,8 +88,8 @@ def test_any_bytes_are_frames_or_an_error(data: bytes, cuts: list[int]) -> None:
 
 
 @given(st.data())
-def test_a_changed_record_is_frames_or_an_error(data: st.DataObject) -> None:
-    whole = bytearray(record_of(FRAMES, None))
+def test_a_changed_batch_is_frames_or_an_error(data: st.DataObject) -> None:
+    whole = bytearray(batch_of(FRAMES, None))
     for _ in range(data.draw(st.integers(1, 4))):
         whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
     reader = FrameReader()
@@ -113,15 +113,15 @@ def test_any_bytes_before_the_handshake_are_refused_or_awaited(data: bytes) -> N
     assert not side.done
 
 
-def test_a_record_beyond_the_limit_is_refused_before_it_arrives() -> None:
+def test_a_batch_beyond_the_limit_is_refused_before_it_arrives() -> None:
     reader = FrameReader()
     reader.authenticated(None)
-    reader.feed((RECORD_BYTES_MAX + 1).to_bytes(4, "big"))
+    reader.feed((BATCH_BYTES_MAX + 1).to_bytes(4, "big"))
     with pytest.raises(FrameError, match="at most"):
         list(reader.frames())
 
 
-def test_before_the_handshake_only_short_records_are_read() -> None:
+def test_before_the_handshake_only_short_batches_are_read() -> None:
     reader = FrameReader()
     reader.feed((1000).to_bytes(4, "big"))
     with pytest.raises(FrameError, match="at most"):
@@ -129,9 +129,9 @@ def test_before_the_handshake_only_short_records_are_read() -> None:
 
 
 @pytest.mark.parametrize("attack", ["change", "repeat", "leave out", "swap", "shorten"])
-def test_an_encrypted_record_is_neither_changed_nor_moved(attack: str) -> None:
+def test_an_encrypted_batch_is_neither_changed_nor_moved(attack: str) -> None:
     writes, reads = AesGcm(b"k" * 32), AesGcm(b"k" * 32)
-    first, second = (record_of([CallFrame(number, "echo", b"")], writes) for number in (1, 2))
+    first, second = (batch_of([CallFrame(number, "echo", b"")], writes) for number in (1, 2))
     data = {
         "change": first[:-1] + bytes([first[-1] ^ 1]),
         "repeat": first + first,
@@ -185,7 +185,7 @@ def test_a_proof_cannot_be_replayed_or_returned() -> None:
 def test_another_version_is_named_in_the_log_only() -> None:
     with pytest.raises(RefusedPeer, match="same version"):
         Handshake("accepts", SECRET).answer(HelloFrame(99, b"n" * 32))
-    assert len(handshake_record(HelloFrame(1, b"n" * 32))) < 64
+    assert len(handshake_bytes(HelloFrame(1, b"n" * 32))) < 64
 
 
 @given(size=st.integers(0, 5 * PIECE_BYTES))

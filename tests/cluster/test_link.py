@@ -21,8 +21,8 @@ from penstock.cluster.frames import (
     ChallengeFrame,
     HelloFrame,
     ProofFrame,
-    handshake_record,
-    record_of,
+    batch_of,
+    handshake_bytes,
 )
 from penstock.cluster.handshake import LinkSecurity
 from penstock.cluster.link import NotSent
@@ -60,9 +60,9 @@ def test_calls_share_a_connection_and_are_answered_in_any_order() -> None:
     run(test)
 
 
-def test_workers_are_linked_by_a_socket_that_only_their_user_can_open(tmp_path: Path) -> None:
+def test_processes_are_linked_by_a_socket_that_only_their_user_can_open(tmp_path: Path) -> None:
     async def test() -> None:
-        path = tmp_path / "links" / "worker-0"
+        path = tmp_path / "links" / "process-0"
         async with linked(path, there=LinkSecurity(), here=LinkSecurity()) as ends:
             assert await outcome(ends.call("echo", b"hello")) == b"hello"
             assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -145,9 +145,9 @@ def test_one_who_accepts_without_knowing_the_secret_is_not_believed() -> None:
 
         async def pretend(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.readexactly(4)
-            writer.write(handshake_record(ChallengeFrame(b"n" * 32)))
+            writer.write(handshake_bytes(ChallengeFrame(b"n" * 32)))
             size = int.from_bytes((await reader.read(200))[-4:], "big")
-            writer.write(handshake_record(ProofFrame(b"p" * 32)))
+            writer.write(handshake_bytes(ProofFrame(b"p" * 32)))
             calls.extend(await reader.read())
             assert size
             writer.close()
@@ -171,11 +171,11 @@ def test_one_who_accepts_without_knowing_the_secret_is_not_believed() -> None:
         (HANDSHAKE_BYTES_MAX + 1).to_bytes(4, "big") + b"x" * 500,
         b"\0\0\0\x05hello",
         b"\0\0\0\0",
-        handshake_record(HelloFrame(VERSION, b"short")),
-        handshake_record(HelloFrame(VERSION + 1, b"n" * 32)),
-        handshake_record(ProofFrame(b"p" * 32)),
-        handshake_record(ChallengeFrame(b"n" * 32)),
-        record_of([CallFrame(1, "echo", b"")], None),
+        handshake_bytes(HelloFrame(VERSION, b"short")),
+        handshake_bytes(HelloFrame(VERSION + 1, b"n" * 32)),
+        handshake_bytes(ProofFrame(b"p" * 32)),
+        handshake_bytes(ChallengeFrame(b"n" * 32)),
+        batch_of([CallFrame(1, "echo", b"")], None),
     ],
 )
 def test_without_the_secret_a_connection_is_closed_unanswered(data: bytes) -> None:
@@ -189,13 +189,13 @@ def test_without_the_secret_a_connection_is_closed_unanswered(data: bytes) -> No
 
 def test_without_the_secret_a_hello_gets_random_bytes_only() -> None:
     async def test() -> None:
-        hello = handshake_record(HelloFrame(VERSION, b"n" * 32))
+        hello = handshake_bytes(HelloFrame(VERSION, b"n" * 32))
         async with linked() as ends:
             answers = [
                 await raw(ends.address, hello + more)
-                for more in (handshake_record(ProofFrame(b"p" * 32)), hello, b"\0\0\0\x01x")
+                for more in (handshake_bytes(ProofFrame(b"p" * 32)), hello, b"\0\0\0\x01x")
             ]
-            size = len(handshake_record(ChallengeFrame(b"n" * 32)))
+            size = len(handshake_bytes(ChallengeFrame(b"n" * 32)))
             assert [len(answer) for answer in answers] == [size] * 3
             assert len(set(answers)) == 3
 

@@ -21,7 +21,7 @@ from support.texts import says
 from support.waiting import until
 
 ACCOUNT = "000000000000"
-SERVERS = pytest.mark.parametrize("served", [(), ("--workers", "2")], ids=["one process", "two workers"])
+SERVERS = pytest.mark.parametrize("served", [(), ("--processes", "2")], ids=["one process", "two processes"])
 
 
 def penstock(*arguments: object, code: int = 0) -> str:
@@ -82,7 +82,7 @@ def test_messages_on_their_way_between_shards_are_in_a_backup_once(
     dead = next(
         name
         for name in (f"dead-{number}" for number in range(100))
-        if _shard(name) % 2 != _shard("orders") % 2  # of another shard, and of another worker
+        if _shard(name) % 2 != _shard("orders") % 2  # of another shard, and of another process
     )
     with ServerProcess("--data", str(data), "--shards", "8", *served) as server:
         sqs = sqs_client(server.url, ACCOUNT)

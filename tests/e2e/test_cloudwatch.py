@@ -198,7 +198,7 @@ def test_the_two_alarms_that_everybody_sets() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "flags", [(), ("--shards", "4"), ("--workers", "2")], ids=["plain", "shards", "workers"]
+    "flags", [(), ("--shards", "4"), ("--processes", "2")], ids=["plain", "shards", "processes"]
 )
 def test_everything_outlives_a_killed_server(tmp_path: Path, flags: tuple[str, ...]) -> None:
     with ServerProcess("--data", str(tmp_path), *flags) as server:
@@ -305,7 +305,7 @@ def test_a_stop_waits_for_no_web_hook_and_logs_no_trouble() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         threading.Thread(target=drip, args=(listening,), daemon=True).start()
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        with ServerProcess("--memory", "--workers", "2", "--alarm-webhooks", url) as server:
+        with ServerProcess("--memory", "--processes", "2", "--alarm-webhooks", url) as server:
             api = ApiSession(server.url, "us-east-1")
             for n in range(8):
                 queue = api.sqs("CreateQueue", QueueName=f"q{n}")["QueueUrl"]

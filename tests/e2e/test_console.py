@@ -83,7 +83,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     found = Secured(tmp_path_factory.mktemp("console"))
     found.add("alice", "sqs-full-access", "penstock-full-access", account=ACCOUNT)
     found.add("reader", "sqs-read-only", "penstock-read-only", account=ACCOUNT)
-    with found.running("--region", "eu-west-1", "--workers", "2"):
+    with found.running("--region", "eu-west-1", "--processes", "2"):
         yield found
 
 
@@ -232,7 +232,7 @@ def test_signing_in_sets_a_cookie_that_scripts_cannot_read(secured: Secured) -> 
     assert "Max-Age=0" in out
 
 
-def test_after_a_sign_out_a_copy_of_the_cookie_is_refused_by_every_worker(secured: Secured) -> None:
+def test_after_a_sign_out_a_copy_of_the_cookie_is_refused_by_every_process(secured: Secured) -> None:
     page, other = Page(secured.server), Page(secured.server)
     for each in (page, other):
         each.sign_in(*secured.keys["alice"])
@@ -277,14 +277,14 @@ def test_a_wrong_secret_does_not_sign_in(secured: Secured) -> None:
     assert Page(secured.server).sign_in(key, f"{secret}x").status == 401
 
 
-def test_failed_sign_ins_are_limited_in_all_workers_together(tmp_path: Path) -> None:
+def test_failed_sign_ins_are_limited_in_all_processes_together(tmp_path: Path) -> None:
     found = Secured(tmp_path)
     found.add("alice", account=ACCOUNT)
-    with found.running("--workers", "2") as server:
+    with found.running("--processes", "2") as server:
         answers = [Page(server).sign_in("AKIAUNKNOWN", "x") for _ in range(20)]
         statuses = [answer.status for answer in answers]
         assert statuses[:10] == [401] * 10
-        assert 429 in statuses, "two workers together accept less than 20"
+        assert 429 in statuses, "two processes together accept less than 20"
         refused = answers[statuses.index(429)]
         assert 1 <= int(refused.headers["retry-after"]) <= 10
 
@@ -394,10 +394,10 @@ def test_removing_a_key_ends_its_sessions_and_streams(secured: Secured) -> None:
         pass  # the server reads the file once a second
     changes = page.watch("admin/v1/queues")
     next(changes)
-    secured.penstock("user", "remove", "leaver", "--account", ACCOUNT, *secured.files)
+    secured.penstock("user", "delete", "leaver", "--account", ACCOUNT, *secured.files)
     for name, shown in changes:
         if name == "refused":
             assert shown["status"] == 403
             break
     while page.ask("api/admin/v1/queues").status != 403:
-        pass  # each worker reads the file for itself
+        pass  # each process reads the file for itself

@@ -62,18 +62,18 @@ def total(metrics: Metrics, name: str, **labels: str) -> float:
     )
 
 
-@pytest.fixture(scope="module", params=[1, 2], ids=["one process", "two workers"])
+@pytest.fixture(scope="module", params=[1, 2], ids=["one process", "two processes"])
 def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ServerProcess]:
     data = str(tmp_path_factory.mktemp("data"))
-    with ServerProcess("--data", data, "--workers", str(request.param)) as process:
+    with ServerProcess("--data", data, "--processes", str(request.param)) as process:
         yield process
         assert not [line for line in process.log if '"error"' in line.lower()], "the server logged an error"
 
 
 def call(server: ServerProcess, action: str, **members: Any) -> dict[str, Any]:
-    """On a connection of its own, so that any worker may get it."""
+    """On a connection of its own, so that any process may get it."""
     api = ApiSession(server.url, "us-east-1")
     try:
         answer: dict[str, Any] = api.sqs(action, **members)
@@ -82,7 +82,7 @@ def call(server: ServerProcess, action: str, **members: Any) -> dict[str, Any]:
         api.close()
 
 
-def test_queues_of_all_workers(server: ServerProcess) -> None:
+def test_queues_of_all_processes(server: ServerProcess) -> None:
     urls = [call(server, "CreateQueue", QueueName=f"seen-{n}")["QueueUrl"] for n in range(6)]
     for n, url in enumerate(urls):
         for _ in range(n):
@@ -92,7 +92,7 @@ def test_queues_of_all_workers(server: ServerProcess) -> None:
     call(server, "DeleteMessage", QueueUrl=urls[5], ReceiptHandle=message["ReceiptHandle"])
     call(server, "ReceiveMessage", QueueUrl=urls[5])
     call(server, "ReceiveMessage", QueueUrl=urls[0])
-    for _ in range(3):  # whichever worker answers
+    for _ in range(3):  # whichever process answers
         metrics = scrape(server)
         for n in range(5):
             assert total(metrics, "penstock_sqs_messages_sent_total", queue=f"seen-{n}") == n
@@ -159,7 +159,7 @@ def test_requests_by_action_and_code(server: ServerProcess) -> None:
 def test_what_the_process_measures(server: ServerProcess) -> None:
     call(server, "CreateQueue", QueueName="measured")
     metrics = scrape(server)
-    workers = len(metrics["process_resident_memory_bytes"])
+    processes = len(metrics["process_resident_memory_bytes"])
     for name in (
         "process_resident_memory_bytes", "process_cpu_seconds_total", "process_open_fds", "penstock_build_info",
         "penstock_connections_accepted_total", "penstock_commits_total", "penstock_commit_duration_seconds_count",
@@ -167,10 +167,10 @@ def test_what_the_process_measures(server: ServerProcess) -> None:
         "penstock_shards_owned", "penstock_message_memory_max_bytes", "penstock_connections",
     ):  # fmt: skip
         assert total(metrics, name) > 0, name
-        assert len(metrics[name]) == workers, name
-    assert total(metrics, "penstock_ready") == total(metrics, "penstock_sends_accepted") == workers
-    assert total(metrics, "penstock_shards_owned") == total(metrics, "penstock_shards") / workers
-    if workers > 1:
+        assert len(metrics[name]) == processes, name
+    assert total(metrics, "penstock_ready") == total(metrics, "penstock_sends_accepted") == processes
+    assert total(metrics, "penstock_shards_owned") == total(metrics, "penstock_shards") / processes
+    if processes > 1:
         forwarded = {
             direction: total(metrics, "penstock_forwarded_requests_total", direction=direction)
             for direction in ("in", "out")
@@ -256,18 +256,18 @@ def test_a_secured_server_shows_metrics_to_those_who_may_see_them(tmp_path: Path
         assert refused(f"{server.url}/metrics", Authorization="Bearer s3cret-token") == 401
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_port_of_its_own(tmp_path: Path, workers: int) -> None:
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_port_of_its_own(tmp_path: Path, processes: int) -> None:
     secured = Secured(tmp_path)
     secured.add("sender", "sqs-full-access")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    arguments = ("--metrics-listen", f"127.0.0.1:{port}", "--workers", str(workers))
+    arguments = ("--metrics-listen", f"127.0.0.1:{port}", "--processes", str(processes))
     with secured.running(*arguments) as server:
         own = f"http://127.0.0.1:{port}"
         metrics = parsed(read(f"{own}/metrics", Accept=OPEN_METRICS)[1])
-        assert total(metrics, "penstock_ready") == workers
+        assert total(metrics, "penstock_ready") == processes
         assert json.loads(read(f"{own}/health/ready")[1])["status"] == "ready"
         assert refused(f"{own}/") == refused(f"{own}/admin/v1/queues") == 404
         assert refused(f"{server.url}/metrics") == 403

@@ -1,4 +1,4 @@
-"""The stories of docs/on-call.md can be played by copy and paste, with one process and with two workers."""
+"""The stories of docs/on-call.md can be played by copy and paste, with one process and with two processes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Reader:
         return {str(queue["name"]): (queue["visible"], queue["in_flight"]) for queue in queues}
 
 
-@pytest.fixture(scope="module", params=[(), ("--workers", "2")], ids=["one process", "two workers"])
+@pytest.fixture(scope="module", params=[(), ("--processes", "2")], ids=["one process", "two processes"])
 def reader(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
     folder = tmp_path_factory.mktemp("on-call")
     with ServerProcess("--data", str(folder / "penstock-data"), *request.param) as server:

@@ -192,7 +192,7 @@ def test_a_role_is_assumed_and_its_session_used(accounts: Secured, url: str) -> 
         accounts.server.url, aws_access_key_id=session["AccessKeyId"],
         aws_secret_access_key=session["SecretAccessKey"], aws_session_token=session["SessionToken"],
     )  # fmt: skip
-    # Of several workers, the other may take up the role up to a second later.
+    # Of several processes, the other may take up the role up to a second later.
     until(lambda: _is_accepted(sender.send_message, QueueUrl=url, MessageBody="by role"), "the role may send")
     assert refusal(sender.receive_message, QueueUrl=url)[1] == "AccessDenied"
     forged = client(

@@ -259,7 +259,7 @@ def test_deleted_names_are_free_at_once_even_with_the_pauses_of_sqs() -> None:
 # -- who may -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("arguments", [("--memory",), ("--workers", "2", "--memory")])
+@pytest.mark.parametrize("arguments", [("--memory",), ("--processes", "2", "--memory")])
 def test_a_server_without_a_test_clock_refuses(arguments: tuple[str, ...]) -> None:
     with ServerProcess(*arguments) as running:
         api = ApiSession(running.url, REGION)
@@ -340,7 +340,7 @@ def test_with_credentials_a_permission_is_necessary(tmp_path: Path) -> None:
         (("--data", "somewhere"), "memory is not"),
         (("--store", "postgresql://nowhere/penstock"), "remove store"),
         (("--memory", "--store", "postgresql://nowhere/penstock"), "memory store"),
-        (("--memory", "--workers", "2"), "cannot workers"),
+        (("--memory", "--processes", "2"), "cannot processes"),
     ],
 )
 def test_it_is_refused_at_the_start_where_messages_are_stored(

@@ -88,8 +88,8 @@ def test_open_metrics_has_units_and_an_end() -> None:
 
 
 def test_families_of_several_processes_are_written_in_one_place() -> None:
-    one = MetricFamily("t_things", "counter", "Things.", "", [("", labels(worker="1"), 1)])
-    two = MetricFamily("t_things", "counter", "Things.", "", [("", labels(worker="2"), 2)])
+    one = MetricFamily("t_things", "counter", "Things.", "", [("", labels(process="1"), 1)])
+    two = MetricFamily("t_things", "counter", "Things.", "", [("", labels(process="2"), 2)])
     other = MetricFamily("t_other", "gauge", "Other.", "", [("", "", 1)])
     (things, _) = open_metrics_parser(text(merged([one, other, two]), open_metrics=True))
     assert [sample.value for sample in things.samples] == [1, 2]

@@ -48,9 +48,9 @@ def test_a_node_listens_where_the_others_can_reach_it(
         ({**STORE, "cluster_secret_file": "x"}, "advertise is not"),
         ({**STORE, "cluster_listen": "0.0.0.0:1"}, "advertise is not"),
         ({**STORE, "memory": "true"}, "memory.*no effect"),
-        ({**STORE, "workers": "2"}, "workers.*store"),
+        ({**STORE, "processes": "2"}, "processes.*store"),
         ({**STORE, "durability": "system"}, "durability.*no effect"),
-        ({"workers": "9", "shards": "4"}, "shards = 4 .*9 workers"),
+        ({"processes": "9", "shards": "4"}, "shards = 4 .*9 processes"),
         ({"store": "mysql://db/penstock"}, "store.*URL of a PostgreSQL"),
     ],
 )

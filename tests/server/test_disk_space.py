@@ -63,11 +63,11 @@ def test_what_is_watched(tmp_path: Path) -> None:
     assert DiskSpace([tmp_path / "missing"], GIB).shown() == ""
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_server_warns_and_stays_ready(tmp_path: Path, workers: str) -> None:
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_server_warns_and_stays_ready(tmp_path: Path, processes: str) -> None:
     file = tmp_path / "penstock.toml"
     file.write_text('disk_warning = "1000TB"\n')
-    arguments = ("--config", str(file), "--data", str(tmp_path / "data"), "--workers", workers)
+    arguments = ("--config", str(file), "--data", str(tmp_path / "data"), "--processes", processes)
     with ServerProcess(*arguments) as server:
 
         def page() -> dict[str, Any]:

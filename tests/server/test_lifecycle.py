@@ -233,7 +233,7 @@ def test_a_data_directory_that_is_a_file(tmp_path: Path) -> None:
 
 AS_ANOTHER_USER = """
 import os, sys
-import penstock.cli.server.serve, penstock.server.lifecycle, penstock.server.workers.start
+import penstock.cli.server.serve, penstock.server.lifecycle, penstock.server.processes.start
 from penstock.cli import main
 os.setuid(12345)
 main(["serve", "--port", "0", "--data", sys.argv[1]])

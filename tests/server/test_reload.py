@@ -22,22 +22,22 @@ from support.texts import says
 from support.waiting import until
 
 ACCOUNT = "000000000000"
-SERVERS = pytest.mark.parametrize("server", [1, 2], ids=["one process", "two workers"], indirect=True)
+SERVERS = pytest.mark.parametrize("server", [1, 2], ids=["one process", "two processes"], indirect=True)
 
 
 class Reloaded:
     """A server with a config file, and what it logs."""
 
-    def __init__(self, folder: Path, workers: int) -> None:
+    def __init__(self, folder: Path, processes: int) -> None:
         self.file = folder / "penstock.toml"
         self.file.write_text("[queues.orders]\nVisibilityTimeout = 30\n")
-        self.workers = workers
+        self.processes = processes
         arguments = (
             "--config",
             str(self.file),
             "--memory",
-            "--workers",
-            str(workers),
+            "--processes",
+            str(processes),
             "--quota-queues",
             "50",
         )
@@ -50,7 +50,8 @@ class Reloaded:
         self.file.write_text(text)
         self.process.process.send_signal(signal.SIGHUP)
         until(
-            lambda: len(self.lines("reloaded")) == before + self.workers, "the log says that it was reloaded"
+            lambda: len(self.lines("reloaded")) == before + self.processes,
+            "the log says that it was reloaded",
         )
 
     def lines(self, message: str) -> list[dict[str, Any]]:
@@ -138,12 +139,12 @@ def test_other_connections_than_before_are_accepted(server: Reloaded) -> None:
             assert second.recv(12) == b"HTTP/1.1 200"
 
 
-def test_a_worker_that_is_restarted_has_the_new_settings(tmp_path: Path) -> None:
+def test_a_process_that_is_restarted_has_the_new_settings(tmp_path: Path) -> None:
     server = Reloaded(tmp_path, 2)
     server.reload("requests_per_second = 1\n[queues.later]\n")
-    for worker in os.popen(f"pgrep -P {server.process.process.pid}").read().split():
-        os.kill(int(worker), signal.SIGKILL)
-    until(lambda: len(server.lines("worker ")) >= 4, "both workers are restarted and ready")
+    for process in os.popen(f"pgrep -P {server.process.process.pid}").read().split():
+        os.kill(int(process), signal.SIGKILL)
+    until(lambda: len(server.lines("process ")) >= 4, "both processes are restarted and ready")
     with pytest.raises(ClientError, match="RequestThrottled"):
         for _ in range(20):
             server.sqs.list_queues()

@@ -28,9 +28,9 @@ ACCOUNT = "123456789012"
 SECRET = "the-secret-body"
 
 
-@pytest.fixture(scope="module", params=["1", "2"], ids=["one process", "two workers"])
+@pytest.fixture(scope="module", params=["1", "2"], ids=["one process", "two processes"])
 def server(request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
-    with ServerProcess("--memory", "--log-level", "debug", "--workers", request.param) as running:
+    with ServerProcess("--memory", "--log-level", "debug", "--processes", request.param) as running:
         yield running
         running.stop()
 

@@ -1,4 +1,4 @@
-"""A rolling restart, and the death of a worker, as clients see them."""
+"""A rolling restart, and the death of a process, as clients see them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from support.process import ServerProcess
+from support.server_processes import kill, processes_of
 from support.texts import says
 from support.waiting import until
-from support.worker_processes import kill, workers_of
 
-QUEUES = [f"queue-{number}" for number in range(10)]  # in several shards of both workers
+QUEUES = [f"queue-{number}" for number in range(10)]  # in several shards of both processes
 
 
 class Caller(threading.Thread):
@@ -61,11 +61,11 @@ class Caller(threading.Thread):
         self._connection.close()
 
 
-def two_workers(directory: Path) -> ServerProcess:
+def two_processes(directory: Path) -> ServerProcess:
     """With declared queues: those of a shard exist before its new owner is asked for them."""
     file = directory / "penstock.toml"
     file.write_text("".join(f"[queues.{queue}]\nVisibilityTimeout = 30\n" for queue in QUEUES))
-    return ServerProcess("--data", str(directory / "data"), "--workers", "2", "--config", str(file))
+    return ServerProcess("--data", str(directory / "data"), "--processes", "2", "--config", str(file))
 
 
 def has_logged(server: ServerProcess, text: str) -> bool:
@@ -73,14 +73,14 @@ def has_logged(server: ServerProcess, text: str) -> bool:
 
 
 def test_a_rolling_restart_fails_no_request(tmp_path: Path) -> None:
-    with two_workers(tmp_path) as server:
-        before = set(workers_of(server).values())
+    with two_processes(tmp_path) as server:
+        before = set(processes_of(server).values())
         callers = [Caller(server.port, queue, long_polls=queue in QUEUES[8:]) for queue in QUEUES]
         for caller in callers:
             caller.start()
         time.sleep(0.5)
         server.process.send_signal(signal.SIGUSR2)
-        until(lambda: has_logged(server, "rolling restart is complete"), "all are replaced", 90)
+        until(lambda: has_logged(server, "rolling restart completed"), "all are replaced", 90)
         counts = [caller.answers for caller in callers]
         until(
             lambda: all(caller.answers > counts[number] for number, caller in enumerate(callers[:8])),
@@ -90,27 +90,27 @@ def test_a_rolling_restart_fails_no_request(tmp_path: Path) -> None:
             caller.over = True
         for caller in callers[:8]:
             caller.finish()
-        assert not before & set(workers_of(server).values())
+        assert not before & set(processes_of(server).values())
         assert server.stop() == 0  # ends the long polls
         for caller in callers[8:]:
             caller.finish()
         assert [failure for caller in callers for failure in caller.failures] == []
 
 
-def test_the_shards_of_a_dead_worker_answer_again(tmp_path: Path) -> None:
-    with two_workers(tmp_path) as server:
-        for pid in workers_of(server).values():
+def test_the_shards_of_a_dead_process_answer_again(tmp_path: Path) -> None:
+    with two_processes(tmp_path) as server:
+        for pid in processes_of(server).values():
             kill(pid)
             began = time.monotonic()
             for queue in QUEUES:
                 until(lambda: is_served(server.port, queue), "it is served")  # noqa: B023
             print(f"{time.monotonic() - began:.2f} s from the kill until all queues are served")
-            until(lambda: len(workers_of(server)) == 2, "both workers run")
+            until(lambda: len(processes_of(server)) == 2, "both processes run")
         assert server.stop() == 0
 
 
 def is_served(port: int, queue: str) -> bool:
-    """A request that is on its way when the worker dies may fail, in one of two ways; later ones wait."""
+    """A request that is on its way when the process dies may fail, in one of two ways; later ones wait."""
     caller = Caller(port, queue)
     try:
         caller.ask("SendMessage", MessageBody="after")

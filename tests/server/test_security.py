@@ -241,7 +241,7 @@ def test_a_missing_credentials_file_is_reported_as_missing(tmp_path: Path) -> No
     path = tmp_path / "none.toml"
     with pytest.raises(CredentialsError) as raised:
         secured_by(Config(memory=True, credentials=path))
-    says(str(raised.value), f"no credentials file {path}", "penstock user add", "--credentials")
+    says(str(raised.value), f"no credentials file {path}", "penstock user create", "--credentials")
 
 
 def test_a_credentials_file_that_cannot_be_reached_is_one_line(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What accounts hold in all workers together."""
+"""What accounts hold in all processes together."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.server.workers.usage import SharedUsage, shared_memory, usage_bytes
+from penstock.server.processes.usage import SharedUsage, shared_memory, usage_bytes
 
 A, B = "000000000000", "999999999999"
 
@@ -19,8 +19,8 @@ def memory() -> Iterator[int]:
     os.close(descriptor)
 
 
-def test_each_worker_sees_what_the_others_hold(memory: int) -> None:
-    one, two, three = (SharedUsage(memory, worker, 3) for worker in (1, 2, 3))
+def test_each_process_sees_what_the_others_hold(memory: int) -> None:
+    one, two, three = (SharedUsage(memory, process, 3) for process in (1, 2, 3))
     one.publish(A, 1, 100)
     two.publish(A, 2, 200)
     two.publish(B, 7, 700)
@@ -32,8 +32,8 @@ def test_each_worker_sees_what_the_others_hold(memory: int) -> None:
     assert two.elsewhere(B) == (0, 0)
 
 
-def test_a_restarted_worker_begins_with_nothing(memory: int) -> None:
-    one, two = (SharedUsage(memory, worker, 3) for worker in (1, 2))
+def test_a_restarted_process_begins_with_nothing(memory: int) -> None:
+    one, two = (SharedUsage(memory, process, 3) for process in (1, 2))
     one.publish(A, 1, 100)
     one.publish(B, 2, 200)
     again = SharedUsage(memory, 1, 3)
@@ -44,7 +44,7 @@ def test_a_restarted_worker_begins_with_nothing(memory: int) -> None:
 
 
 def test_many_accounts(memory: int) -> None:
-    one, two = (SharedUsage(memory, worker, 3) for worker in (1, 2))
+    one, two = (SharedUsage(memory, process, 3) for process in (1, 2))
     accounts = [f"{number:012d}" for number in range(20_000)]
     for number, account in enumerate(accounts):
         one.publish(account, number, 2 * number)

@@ -17,7 +17,7 @@ import pytest
 from support.process import ServerProcess
 
 WITHIN_S = 20
-WORKERS = pytest.mark.parametrize("workers", ["1", "2"], ids=["one process", "two workers"])
+PROCESSES = pytest.mark.parametrize("processes", ["1", "2"], ids=["one process", "two processes"])
 
 
 @pytest.fixture
@@ -35,10 +35,10 @@ def heard(systemd: socket.socket) -> str:
     return message
 
 
-@WORKERS
-def test_systemd_learns_of_ready_reload_and_stop(systemd: socket.socket, workers: str) -> None:
+@PROCESSES
+def test_systemd_learns_of_ready_reload_and_stop(systemd: socket.socket, processes: str) -> None:
     environment = ("env", f"NOTIFY_SOCKET={systemd.getsockname()}")
-    with ServerProcess("--memory", "--workers", workers, prefix=environment) as server:
+    with ServerProcess("--memory", "--processes", processes, prefix=environment) as server:
         assert heard(systemd).startswith("READY=1\nSTATUS=ready")
         server.process.send_signal(signal.SIGHUP)
         reloading = heard(systemd)
@@ -50,10 +50,10 @@ def test_systemd_learns_of_ready_reload_and_stop(systemd: socket.socket, workers
         assert server.ended() == 0
 
 
-@WORKERS
-def test_the_watchdog_hears_of_it_until_the_process_hangs(systemd: socket.socket, workers: str) -> None:
+@PROCESSES
+def test_the_watchdog_hears_of_it_until_the_process_hangs(systemd: socket.socket, processes: str) -> None:
     environment = ("env", f"NOTIFY_SOCKET={systemd.getsockname()}", "WATCHDOG_USEC=400000")
-    with ServerProcess("--memory", "--workers", workers, prefix=environment) as server:
+    with ServerProcess("--memory", "--processes", processes, prefix=environment) as server:
         messages = [systemd.recv(4096) for _ in range(4)]
         assert messages[1:] == [b"WATCHDOG=1"] * 3
         server.process.send_signal(signal.SIGSTOP)
@@ -68,8 +68,18 @@ def test_the_watchdog_hears_of_it_until_the_process_hangs(systemd: socket.socket
 class InTerminal:
     """A server as the first process of a terminal."""
 
-    def __init__(self, *prefix: str, workers: str = "1", log: str) -> None:
-        serve = [sys.executable, "-m", "penstock", "serve", "--memory", "--port", "0", "--workers", workers]
+    def __init__(self, *prefix: str, processes: str = "1", log: str) -> None:
+        serve = [
+            sys.executable,
+            "-m",
+            "penstock",
+            "serve",
+            "--memory",
+            "--port",
+            "0",
+            "--processes",
+            processes,
+        ]
         self.log = Path(log)
         self.log.touch()
         self.pid, self.terminal = pty.fork()
@@ -96,9 +106,9 @@ class InTerminal:
         return os.waitpid(self.pid, os.WNOHANG) == (0, 0)
 
 
-@WORKERS
-def test_closing_the_terminal_ends_the_server(tmp_path: Path, workers: str) -> None:
-    server = InTerminal(workers=workers, log=str(tmp_path / "log"))
+@PROCESSES
+def test_closing_the_terminal_ends_the_server(tmp_path: Path, processes: str) -> None:
+    server = InTerminal(processes=processes, log=str(tmp_path / "log"))
     server.until('"ready"')
     os.kill(server.pid, signal.SIGHUP)  # the terminal is there: an operator asks for a reload
     server.until('"reloaded"')

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.server.processes.usage import shared_memory
 from penstock.server.throttle import SHARED_BYTES, WORK_S, SharedThrottle, Throttle
-from penstock.server.workers.usage import shared_memory
 
 PAUSES = st.lists(st.floats(0, 3), min_size=1, max_size=200)
 

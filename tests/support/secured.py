@@ -48,7 +48,7 @@ class Secured:
 
     def add(self, name: str, *policies: str, account: str = HOME) -> None:
         given = [part for policy in policies for part in ("--policy", policy)]
-        shown = self.penstock("user", "add", name, "--account", account, *given, *self.files)
+        shown = self.penstock("user", "create", name, "--account", account, *given, *self.files)
         key, secret = (line.partition("=")[2] for line in shown.splitlines()[:2])
         self.keys[name] = (key, secret)
 

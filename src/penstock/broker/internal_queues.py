@@ -127,13 +127,13 @@ class JobQueues(Part, Generic[T]):
         self._catalogue = partition.catalogue
         self._delivery = partition.delivery
         self._stopped = False
-        self._workers: dict[LiveQueue, _QueueWorker[T]] = {}
+        self._consumers: dict[LiveQueue, _JobConsumer[T]] = {}
         for queue in self._catalogue.internal(kind.name):
-            self._workers[queue] = _QueueWorker(self, queue)
+            self._consumers[queue] = _JobConsumer(self, queue)
 
     def start(self) -> None:
-        for worker in self._workers.values():
-            worker.wake()
+        for consumer in self._consumers.values():
+            consumer.wake()
 
     def stop(self) -> None:
         self._stopped = True
@@ -145,27 +145,27 @@ class JobQueues(Part, Generic[T]):
     def add(self, home: Home, space: Space, group: str, payload: T) -> bool:
         """Add a job with the open commit; it is worked on when that is durable. ``home``: what the work is about.
         Returns False if too many wait already."""
-        worker = self._worker(home, space)
-        if self._has_too_many(worker):
+        consumer = self._consumer(home, space)
+        if self._has_too_many(consumer):
             return False
-        self._delivery.enqueue(worker.queue, self.kind.encode(payload), group)
-        worker.waiting += 1
-        self._shard.open_commit.when_durable.append(lambda _: worker.wake())
+        self._delivery.enqueue(consumer.queue, self.kind.encode(payload), group)
+        consumer.waiting += 1
+        self._shard.open_commit.when_durable.append(lambda _: consumer.wake())
         return True
 
-    def _worker(self, home: Home, space: Space) -> _QueueWorker[T]:
+    def _consumer(self, home: Home, space: Space) -> _JobConsumer[T]:
         queue = self._catalogue.internal_queue(self.kind.name, space)
         if queue is None:
             queue = self._catalogue.create_internal(self.kind.name, space, home, self.kind.settings)
-        worker = self._workers.get(queue)
-        if worker is None:
-            worker = self._workers[queue] = _QueueWorker(self, queue)
-        return worker
+        consumer = self._consumers.get(queue)
+        if consumer is None:
+            consumer = self._consumers[queue] = _JobConsumer(self, queue)
+        return consumer
 
-    def _has_too_many(self, worker: _QueueWorker[T]) -> bool:
-        waiting = [each.waiting for each in self._workers.values() if each.waiting]
+    def _has_too_many(self, consumer: _JobConsumer[T]) -> bool:
+        waiting = [each.waiting for each in self._consumers.values() if each.waiting]
         share = self.kind.waiting_max // max(1, len(waiting))
-        return sum(waiting) >= self.kind.waiting_max and worker.waiting >= share
+        return sum(waiting) >= self.kind.waiting_max and consumer.waiting >= share
 
     async def handle(self, job: Job[T]) -> None:
         """Do a job, or decide what becomes of it. Raises StoreError: then it is tried again when its lease ends."""
@@ -199,7 +199,7 @@ class _Taker:
     if_unread: Callable[[], None] | None = None
 
 
-class _QueueWorker(Generic[T]):
+class _JobConsumer(Generic[T]):
     """Takes the jobs of one internal queue, some at a time."""
 
     def __init__(self, jobs: JobQueues[T], queue: LiveQueue) -> None:

@@ -85,7 +85,7 @@ class CommitPlacement:
         self._average_s = average_s
 
 
-class Worker:
+class JobThread:
     """A thread that runs jobs one after the other. An executor would make a future, with its locks, for each."""
 
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
@@ -131,7 +131,7 @@ class LoopRuntime:
         self,
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
-        reader: Worker,
+        reader: JobThread,
         *,
         commits_on_loop: bool = True,
         commit_times: Histogram | None = None,
@@ -140,7 +140,7 @@ class LoopRuntime:
         may run there, which one over a network never does. ``commit_times``: of all shards."""
         self._loop = loop
         self._clock = clock
-        self._writer = Worker("penstock-writer", loop)
+        self._writer = JobThread("penstock-writer", loop)
         self._reader = reader
         self._placement = CommitPlacement() if commits_on_loop else None
         self._commit_times = commit_times or Histogram()
@@ -181,7 +181,7 @@ class LoopRuntime:
         self._writer.close()
 
 
-def _promised(worker: Worker, job: Callable[[], T]) -> Promise[T]:
+def _promised(thread: JobThread, job: Callable[[], T]) -> Promise[T]:
     promise: Promise[T] = Promise()
 
     def done(value: T | None, error: BaseException | None) -> None:
@@ -190,5 +190,5 @@ def _promised(worker: Worker, job: Callable[[], T]) -> Promise[T]:
         else:
             promise.resolve(value)  # type: ignore[arg-type]
 
-    worker.give(job, done)
+    thread.give(job, done)
     return promise

@@ -15,15 +15,14 @@ import click
 
 from penstock import __version__
 from penstock.cli.failure import Failure
+from penstock.cli.groups import CommandGroup
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 __all__ = ["main"]
 
-# Each command is the object ``command`` of the module with its name, in the package of its section; those of DynamoMQ
-# share a module.
-_DYNAMOMQ = "Queues and messages, as in DynamoMQ"
+# Each command is the object ``command`` of the module with its name, in the package of its section.
 SECTIONS = {
     "Server": {
         "serve": "Start the broker.",
@@ -48,27 +47,10 @@ SECTIONS = {
         "message": "Send, receive, look at, edit, move and delete messages.",
         "grep": "Search messages, then copy, move, delete or dump what matches.",
         "task": "Show and cancel changes of many messages that run on the server.",
-        "tail": "Print messages as they are sent.",
+        "tail": "Print the last messages of a queue; with -f, new ones as they are sent.",
         "load": "Send messages from a file of JSON lines.",
         "dump": "Write the messages of a queue to a file of JSON lines.",
         "worker": "Handle messages with the functions of a Python application.",
-    },
-    _DYNAMOMQ: {
-        "qstat": "Count the messages of a queue and print the first ids.",
-        "ls": "List the first ten messages of a queue and of its dead-letter queue.",
-        "enqueue-test": "Send the test messages A-101, A-202, A-303 and A-404.",
-        "et": "The same.",
-        "receive": "Receive one message.",
-        "purge": "Remove all messages of a queue.",
-        "get": "Print a message without receiving it.",
-        "info": "The same.",
-        "system": "Print status, counts and times of a message.",
-        "sys": "The same.",
-        "data": "Print the body of a message.",
-        "reset": "Make a message as it was when it was sent.",
-        "delete": "Delete a message.",
-        "fail": "Make a message visible at once.",
-        "invalid": "Send a message to the dead-letter queue.",
     },
     "Security": {
         "user": "Manage users and their access keys.",
@@ -90,9 +72,23 @@ _PACKAGES = {
     "Server": "penstock.cli.server",
     "Queues": "penstock.cli.queues",
     "Messages": "penstock.cli.messages",
-    _DYNAMOMQ: "penstock.cli.shell",
     "Security": "penstock.cli.security",
     "This command": "penstock.cli",
+}
+
+# Commands of DynamoMQ that were on the command line, too, and what does such a thing there.
+SHELL_COMMANDS = {
+    "qstat": '"penstock queue show"',
+    "ls": '"penstock message ls" or "penstock queue ls"',
+    "enqueue-test": '"penstock message send"',
+    "et": '"penstock message send"',
+    "receive": '"penstock message receive"',
+    "purge": '"penstock queue purge"',
+    **dict.fromkeys(("get", "info", "system", "sys", "data"), '"penstock message show"'),
+    "reset": '"penstock message reset"',
+    "delete": '"penstock message delete" or "penstock queue delete"',
+    "fail": '"penstock message release" to make a message visible, "penstock message fail" to make it a dead letter',
+    "invalid": '"penstock message fail"',
 }
 
 INTERRUPTED = 130  # exit code, as of a process that SIGINT ended
@@ -103,11 +99,10 @@ _SUMMARIES = {name: summary for section in SECTIONS.values() for name, summary i
 
 def _module(name: str) -> str:
     section = next(title for title, names in SECTIONS.items() if name in names)
-    module = "plain" if section == _DYNAMOMQ else name.replace("-", "_")
-    return f"{_PACKAGES[section]}.{module}"
+    return f"{_PACKAGES[section]}.{name.replace('-', '_')}"
 
 
-class _Commands(click.Group):
+class _Commands(CommandGroup):
     """Lists its commands without importing them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -116,9 +111,15 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in _SUMMARIES:
             return None
-        module = import_module(_module(name))
-        command: click.Command = module.COMMANDS[name] if name in SECTIONS[_DYNAMOMQ] else module.command
+        command: click.Command = import_module(_module(name)).command
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if (instead := SHELL_COMMANDS.get(args[0])) is not None:
+            raise Failure(f'"{args[0]}" is a command of "penstock shell": use it there, or {instead}')
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -163,7 +164,7 @@ def main(ctx: click.Context) -> None:
       penstock serve --memory --port 0    start a temporary broker on a free port
       penstock health                     exit code 0 if the broker is ready
       penstock check penstock.toml        check a config file before a start
-      penstock serve --workers 4          start a broker of four processes
+      penstock serve --processes 4        start a broker of four processes
       penstock cluster status             show the nodes that share the database PENSTOCK_STORE
       penstock queue ls                   show queues, their messages and rates
       penstock                            in a terminal: work on queues and messages interactively

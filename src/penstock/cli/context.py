@@ -8,6 +8,7 @@ import click
 
 from penstock.cli.arguments import complete_context
 from penstock.cli.failure import Failure
+from penstock.cli.groups import CommandGroup
 from penstock.cli.output import Output, safe
 from penstock.client.credentials import ProfileError, read_profile
 from penstock.client.endpoint import (
@@ -23,7 +24,7 @@ from penstock.client.endpoint import (
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, a line for each context.")
 
 
-@click.group("context")
+@click.group("context", cls=CommandGroup)
 def command() -> None:
     """Name the servers that you work with, and choose one.
 
@@ -33,14 +34,14 @@ def command() -> None:
 
     \b
     Examples:
-      penstock context add prod --endpoint-url https://queues.example.com --profile prod
-      penstock context add aws-eu --endpoint-url aws --region eu-central-1
+      penstock context create prod --endpoint-url https://queues.example.com --profile prod
+      penstock context create aws-eu --endpoint-url aws --region eu-central-1
       penstock context use prod
       penstock queue ls --context aws-eu
     """
 
 
-@command.command("add")
+@command.command("create")
 @click.argument("name")
 @click.option("--endpoint-url", "url", required=True, metavar="URL", help='Server; "aws" is Amazon SQS.')
 @click.option("--region", metavar="NAME", help="Region.")
@@ -68,9 +69,9 @@ def add(
 
     \b
     Examples:
-      penstock context add local --endpoint-url http://127.0.0.1:9324
-      penstock context add prod --endpoint-url https://queues.example.com --region eu-central-1 --profile prod --use
-      penstock context add lab --endpoint-url https://10.0.0.5:9324 --ca-file ca.pem
+      penstock context create local --endpoint-url http://127.0.0.1:9324
+      penstock context create prod --endpoint-url https://queues.example.com --region eu-central-1 --use
+      penstock context create lab --endpoint-url https://10.0.0.5:9324 --ca-file ca.pem
     """
     contexts = _read()
     if name in contexts.by_name and not replace:
@@ -121,7 +122,7 @@ def ls(as_json: bool) -> None:
             given = {key: value for key, value in context._asdict().items() if value is not None}
             out.json_line({"name": name, "current": name == contexts.current} | given)
     elif not contexts.by_name:
-        out.note('no contexts: "penstock context add" adds one')
+        out.note('no contexts: "penstock context create" adds one')
     else:
         rows = (
             ["*" if name == contexts.current else "", name, context.endpoint, context.region, context.profile]
@@ -130,7 +131,7 @@ def ls(as_json: bool) -> None:
         out.table(["_", "NAME", "ENDPOINT", "REGION", "PROFILE"], rows)
 
 
-@command.command("rm")
+@command.command("delete")
 @click.argument("name", shell_complete=complete_context)
 @_json_option
 def rm(name: str, as_json: bool) -> None:
@@ -138,7 +139,7 @@ def rm(name: str, as_json: bool) -> None:
 
     \b
     Examples:
-      penstock context rm lab
+      penstock context delete lab
     """
     contexts = _read()
     _need(contexts, name)

@@ -10,7 +10,7 @@ import click
 
 from penstock.cli.failure import Failure
 from penstock.client.endpoint import CONTEXT_VARIABLE
-from penstock.server.settings.config import Config, ConfigError, Setting, settings
+from penstock.server.settings.config import Config, ConfigError, Setting, former_settings, settings
 from penstock.server.settings.load import CONFIG_VARIABLE, load_config
 from penstock.server.settings.types import BOOLEAN, DATABASE, without_password
 
@@ -18,6 +18,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def with_settings(function: F) -> F:
+    for setting in former_settings().values():
+        function = click.option(setting.flag, setting.name, hidden=True)(function)
     return with_these_settings(*settings())(function)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -11,6 +12,7 @@ import click
 
 from penstock.cli.arguments import complete_context
 from penstock.cli.failure import Breakdown, Failure
+from penstock.cli.groups import did_you_mean
 from penstock.cli.output import Output, json_option
 from penstock.client.api import ApiError, ApiSession, Json, Unavailable
 from penstock.client.credentials import ProfileError
@@ -22,6 +24,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 class NoQueue(Breakdown):
     """A queue that does not exist."""
+
+    def __init__(self, message: str, queue: str) -> None:
+        super().__init__(message)
+        self.queue = queue
 
 
 class Target:
@@ -112,7 +118,14 @@ class Target:
 
     def no_queue(self, queue: str) -> NoQueue:
         """Says where it was looked for: often the region or the server is the wrong one."""
-        return NoQueue(f'there is no queue "{queue}" in {self.endpoint.place}')
+        return NoQueue(f'there is no queue "{queue}" in {self.endpoint.place}', queue_name(queue))
+
+    def with_hint(self, error: NoQueue) -> NoQueue:
+        """The same error, with the name of a queue that is like the missing one."""
+        with suppress(ApiError, Unavailable):
+            names = [queue_name(url) for url in self.sqs("ListQueues").get("QueueUrls", [])]
+            return NoQueue(error.message + did_you_mean(error.queue, names), error.queue)
+        return error
 
 
 def with_target(function: F) -> F:
@@ -132,6 +145,8 @@ def with_target(function: F) -> F:
         target = Target(flags, Output(as_json)) if shell is None else shell.changed(flags, Output(as_json))
         try:
             return function(target=target, **arguments)
+        except NoQueue as error:
+            raise target.with_hint(error) from None
         except ApiError as error:
             if error.status == 403 and not target.endpoint.has_keys:
                 error.message += " No keys were found: set AWS_ACCESS_KEY_ID, or give --profile or --context."

@@ -373,7 +373,7 @@ def _private_path(address: str) -> str:
         raise OSError(f"the path of the socket {address} is longer than {_SOCKET_PATH_BYTES_MAX} bytes")
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if path.parent.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise OSError(f"others can read {path.parent}, where workers reach each other: chmod 700 it")
+        raise OSError(f"others can read {path.parent}, where processes reach each other: chmod 700 it")
     if path.is_socket():
         path.unlink()  # of a process that was killed
     return address

@@ -1,10 +1,10 @@
 """The frames of a link, without a socket: bytes in, frames out.
 
-Frames travel in records: four bytes of length, then a MessagePack array of frames. All frames that one turn of the
-event loop leaves for a peer share a record, so that a busy link costs one write and one encryption for many calls.
-A payload longer than ``PIECE_BYTES`` goes ahead in pieces, so that no record is larger than ``RECORD_BYTES_MAX``.
+Frames travel in batches: four bytes of length, then a MessagePack array of frames. All frames that one turn of the
+event loop leaves for a peer share a batch, so that a busy link costs one write and one encryption for many calls.
+A payload longer than ``PIECE_BYTES`` goes ahead in pieces, so that no batch is larger than ``BATCH_BYTES_MAX``.
 
-Before both sides have proved that they know the cluster's secret, a record holds one of the three short messages of
+Before both sides have proved that they know the cluster's secret, a batch holds one of the three short messages of
 the handshake and nothing else is decoded.
 """
 
@@ -19,7 +19,7 @@ VERSION = 1
 """Of frames, and of what they carry. Processes of different versions do not talk to each other."""
 
 PIECE_BYTES = 256 * 1024
-RECORD_BYTES_MAX = 1024 * 1024  # a piece and a full batch before it, with room to spare
+BATCH_BYTES_MAX = 1024 * 1024  # a piece and what was gathered before it, with room to spare
 HANDSHAKE_BYTES_MAX = 128
 FRAME_COST = 64  # bytes of a frame besides its payload, at most
 
@@ -107,28 +107,28 @@ _decode_handshake = msgspec.msgpack.Decoder(HandshakeFrame).decode
 _decode = msgspec.msgpack.Decoder(list[Frame]).decode
 
 
-class RecordCipher(Protocol):
-    """Encrypts the records of one direction of a link, or decrypts those of the other."""
+class BatchCipher(Protocol):
+    """Encrypts the batches of one direction of a link, or decrypts those of the other."""
 
     overhead: int
 
-    def encrypt(self, record: bytes) -> bytes: ...
+    def encrypt(self, batch: bytes) -> bytes: ...
 
-    def decrypt(self, record: bytes) -> bytes:
+    def decrypt(self, batch: bytes) -> bytes:
         """Raises FrameError."""
 
 
-def handshake_record(frame: HandshakeFrame) -> bytes:
+def handshake_bytes(frame: HandshakeFrame) -> bytes:
     return _with_length(_encode(frame))
 
 
-def record_of(frames: Sequence[Frame], cipher: RecordCipher | None) -> bytes:
-    record = _encode(frames)
-    return _with_length(record if cipher is None else cipher.encrypt(record))
+def batch_of(frames: Sequence[Frame], cipher: BatchCipher | None) -> bytes:
+    batch = _encode(frames)
+    return _with_length(batch if cipher is None else cipher.encrypt(batch))
 
 
-def _with_length(record: bytes) -> bytes:
-    return len(record).to_bytes(_LENGTH_BYTES, "big") + record
+def _with_length(batch: bytes) -> bytes:
+    return len(batch).to_bytes(_LENGTH_BYTES, "big") + batch
 
 
 def split_payload(payload: bytes) -> tuple[list[bytes], bytes]:
@@ -141,54 +141,54 @@ def split_payload(payload: bytes) -> tuple[list[bytes], bytes]:
 
 
 class FrameReader:
-    """Holds at most one unfinished record."""
+    """Holds at most one unfinished batch."""
 
     __slots__ = ("_cipher", "_size_max", "_unread")
 
     def __init__(self) -> None:
         self._unread = bytearray()
         self._size_max = HANDSHAKE_BYTES_MAX
-        self._cipher: RecordCipher | None = None
+        self._cipher: BatchCipher | None = None
 
-    def authenticated(self, cipher: RecordCipher | None) -> None:
+    def authenticated(self, cipher: BatchCipher | None) -> None:
         """The handshake is over: what follows are frames, encrypted if there is a cipher."""
         self._cipher = cipher
-        self._size_max = RECORD_BYTES_MAX if cipher is None else RECORD_BYTES_MAX + cipher.overhead
+        self._size_max = BATCH_BYTES_MAX if cipher is None else BATCH_BYTES_MAX + cipher.overhead
 
     def feed(self, data: bytes) -> None:
         self._unread += data
 
     def handshake_frames(self) -> Iterator[HandshakeFrame]:
         """Those that have arrived. The loop may end early, when the handshake does."""
-        while (record := self._next_record()) is not None:
+        while (batch := self._next_batch()) is not None:
             try:
-                yield _decode_handshake(record)
+                yield _decode_handshake(batch)
             except UNDECODABLE:
                 raise FrameError("not a message of the handshake") from None
 
     def frames(self) -> Iterator[list[Frame]]:
-        """Those that have arrived, by record."""
-        while (record := self._next_record()) is not None:
+        """Those that have arrived, by batch."""
+        while (batch := self._next_batch()) is not None:
             if self._cipher is not None:
-                record = self._cipher.decrypt(record)
+                batch = self._cipher.decrypt(batch)
             try:
-                yield _decode(record)
+                yield _decode(batch)
             except UNDECODABLE as error:
-                raise FrameError(f"not a record of frames: {error}") from None
+                raise FrameError(f"not a batch of frames: {error}") from None
 
-    def _next_record(self) -> bytes | None:
+    def _next_batch(self) -> bytes | None:
         unread = self._unread
         if len(unread) < _LENGTH_BYTES:
             return None
         size = int.from_bytes(unread[:_LENGTH_BYTES], "big")
         if size > self._size_max:
-            raise FrameError(f"a record of {size} bytes, where at most {self._size_max} are allowed")
+            raise FrameError(f"a batch of {size} bytes, where at most {self._size_max} are allowed")
         end = _LENGTH_BYTES + size
         if len(unread) < end:
             return None
-        record = bytes(unread[_LENGTH_BYTES:end])
+        batch = bytes(unread[_LENGTH_BYTES:end])
         del unread[:end]
-        return record
+        return batch
 
 
 class Payloads:

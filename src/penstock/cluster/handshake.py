@@ -6,12 +6,12 @@
                                             ◄─  PROOF hmac(secret, "accepts", version, both nonces)
 
 Both nonces are in both proofs, so that neither can be replayed, and the roles are, so that neither can be returned to
-its sender. From the secret and the nonces follow two keys, one per direction, under which every record is encrypted
-with AES-GCM and a counter: a record that was changed, repeated, left out or moved ends the connection. Someone who
+its sender. From the secret and the nonces follow two keys, one per direction, under which every batch is encrypted
+with AES-GCM and a counter: a batch that was changed, repeated, left out or moved ends the connection. Someone who
 learns the secret can decrypt what they recorded before; TLS, where it is configured, takes the place of this
 encryption and has forward secrecy.
 
-Between the workers of a machine the file system protects the Unix socket: the secret is empty, nothing is encrypted.
+Between processes of a machine the file system protects the Unix socket: the secret is empty, nothing is encrypted.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from typing import Literal, NamedTuple
 
 from penstock.cluster.frames import (
     VERSION,
+    BatchCipher,
     ChallengeFrame,
     FrameError,
     HandshakeFrame,
     HelloFrame,
     ProofFrame,
-    RecordCipher,
 )
 
 NONCE_BYTES = 32
@@ -94,8 +94,8 @@ class Handshake:
             case _:
                 raise RefusedPeer("it does not speak the internal protocol")
 
-    def ciphers(self) -> tuple[RecordCipher | None, RecordCipher | None]:
-        """For records that this side writes, and for those that it reads."""
+    def ciphers(self) -> tuple[BatchCipher | None, BatchCipher | None]:
+        """For batches that this side writes, and for those that it reads."""
         assert self.done
         if not self._security.encrypts:
             return None, None
@@ -115,7 +115,7 @@ def _transcript(connects: bytes, accepts: bytes) -> bytes:
 
 
 class AesGcm:
-    """A RecordCipher for one direction."""
+    """A BatchCipher for one direction."""
 
     overhead = 16
 
@@ -125,15 +125,15 @@ class AesGcm:
         self._key = AESGCM(key)
         self._count = 0
 
-    def encrypt(self, record: bytes) -> bytes:
+    def encrypt(self, batch: bytes) -> bytes:
         self._count += 1
-        return self._key.encrypt(self._count.to_bytes(12, "big"), record, None)
+        return self._key.encrypt(self._count.to_bytes(12, "big"), batch, None)
 
-    def decrypt(self, record: bytes) -> bytes:
+    def decrypt(self, batch: bytes) -> bytes:
         from cryptography.exceptions import InvalidTag
 
         self._count += 1
         try:
-            return self._key.decrypt(self._count.to_bytes(12, "big"), record, None)
+            return self._key.decrypt(self._count.to_bytes(12, "big"), batch, None)
         except (InvalidTag, ValueError):
-            raise FrameError("a record was changed on its way") from None
+            raise FrameError("a batch was changed on its way") from None

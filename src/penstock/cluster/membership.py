@@ -91,12 +91,12 @@ class FailedShards:
         self._failed[shard] = str(error), pause, self._clock() + pause
         lasts = before < pause == self._times.retry_max
         level = logging.ERROR if lasts else logging.DEBUG if is_known else logging.WARNING
-        log.log(level, "shard %d cannot be loaded or handed over, trying again: %s", shard, error)
+        log.log(level, "cannot load or hand over shard %d, trying again: %s", shard, error)
 
     def discard(self, shard: int) -> None:
         if self._failed.pop(shard, None) is not None:
             level = logging.DEBUG if self._failed else logging.WARNING
-            log.log(level, "shard %d was loaded or handed over after all", shard)
+            log.log(level, "shard %d recovered: it was loaded or handed over", shard)
 
     def must_wait(self, shard: int) -> bool:
         return shard in self._failed and self._clock() < self._failed[shard][2]
@@ -202,7 +202,7 @@ class Membership:
             self._set_timer()
             return
         if self.held:
-            log.error("the database was not reached in time: %d shards are no longer served", len(self.held))
+            log.error("stopped serving %d shards: the database was not reached in time", len(self.held))
         self._unbroken_since = float("inf")
         self._drop_all()
 
@@ -224,7 +224,7 @@ class Membership:
     def lost(self, shard: int) -> None:
         """The journal refused a commit: another process opened the shard."""
         if shard in self.held:
-            log.warning("shard %d was opened by another node", shard)
+            log.warning("stopped serving shard %d: another node opened it", shard)
             self._drop(shard)
             self._look.set()
 
@@ -263,7 +263,7 @@ class Membership:
             await self._call(partial(self._leases.drain, self.address, is_draining=True))
             await self._watch(lambda: not (self._owns_any() and self._others()), end)
         except StoreError as error:
-            log.warning("the shards cannot be handed over before the stop: %s", error)
+            log.warning("cannot hand the shards over before the stop: %s", error)
 
     async def leave(
         self, within_s: float, before: Callable[[], Coroutine[Any, Any, None]] | None = None
@@ -289,7 +289,7 @@ class Membership:
         try:
             await self._call(partial(self._leases.leave, self.id))
         except StoreError as error:
-            log.warning("the database does not know that this node ended: %s", error)
+            log.warning("cannot remove this node from the database: %s", error)
         self._hint(node.address for node in self.view.nodes if node.id != self.id)
 
     def _owns_any(self) -> bool:
@@ -316,15 +316,15 @@ class Membership:
                     else "the database cannot be reached"
                 )
                 if failure != why:
-                    log.error("%s; trying again: %s", why, error)
+                    log.error("%s, trying again: %s", why, error)
                 failure = why
                 await asyncio.sleep(self._times.look)
             except Exception:
-                log.exception("membership failed; trying again")
+                log.exception("failed to renew the membership, trying again")
                 await asyncio.sleep(self._times.renew)
             else:
                 if failure:
-                    log.warning("this node is a member again")
+                    log.warning("this node joined again")
                 failure = ""
 
     # -- joining ---------------------------------------------------------------------------------------------
@@ -397,7 +397,9 @@ class Membership:
         )
         if view is None:
             if self._is_admitted:
-                log.error("this node was removed from the cluster because it was late: joining again")
+                log.error(
+                    "this node was removed from the cluster because it renewed its row too late: joining again"
+                )
             self._unbroken_since = float("inf")
             self._drop_all()
             await self._join()
@@ -412,10 +414,10 @@ class Membership:
         before, self.view, self._seen = self.view, view, number
         old, new = ({node.address for node in each.nodes} - {self.address} for each in (before, view))
         for address in old - new:
-            log.info("node %s is gone", address)
+            log.info("node %s left", address)
             self._gone(address)
         for address in new - old:
-            log.info("node %s is there", address)
+            log.info("node %s joined", address)
         if (me := view.node(self.id)) is not None:
             self.is_draining = me.is_draining
         if self.is_connected:
@@ -430,7 +432,7 @@ class Membership:
         for shard, epoch in list(self.held.items()):
             lease = view.leases[shard]
             if (lease.owner, lease.epoch) != (self.id, epoch) and shard not in self._busy:
-                log.warning("shard %d belongs to another node now", shard)
+                log.warning("stopped serving shard %d: it belongs to another node now", shard)
                 self._drop(shard)
         targets = self._targets(view)
         for lease in view.leases:
@@ -470,7 +472,7 @@ class Membership:
             self._failed.discard(shard)
             return
         if not isinstance(error, PenstockError):
-            log.error("loading or handing over shard %d failed", shard, exc_info=error)
+            log.error("failed to load or hand over shard %d", shard, exc_info=error)
             error = StoreError(f"{type(error).__name__}: {error}")
         self._failed.add(shard, error)
 
@@ -508,7 +510,7 @@ class Membership:
         """Something is wrong with this node, such as its keyring: others can perhaps serve what it cannot."""
         self._refusal = error
         if self._others() and not self.is_draining:
-            log.error("this node drains because it cannot serve shard %d: %s", shard, error)
+            log.error("draining this node: it cannot serve shard %d: %s", shard, error)
             await self._call(partial(self._leases.drain, self.address, is_draining=True))
 
     async def _announce(self, shard: int, epoch: int) -> None:

@@ -32,7 +32,7 @@ class ClusterPlace(NamedTuple):
     throttle: MakeThrottle = Throttle  # one of all together, or each has its own
     usage: OtherProcesses | None = None  # for the quotas
     listen: str = ""  # the address to listen on, if it is another one
-    worker: int | None = None  # its number among the workers of a server
+    process: int | None = None  # its number among the processes of a server
 
 
 class ClusterLinks:

@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from penstock.server.telemetry import Telemetry
     from penstock.testing.controlled_time import ControlledTime
 
-SHARDS_PER_WORKER = 4  # of a new store: so that it can grow without being copied
+SHARDS_PER_PROCESS = 4  # of a new store: so that it can grow without being copied
 
 _LOADING = "the store is being loaded"
 _DECLARING = "the declared queues are being created"
@@ -83,7 +83,7 @@ class Parts:
         on_fatal: Callable[[StoreError], None],
         place: ClusterPlace | None = None,
     ) -> None:
-        """``place``: among the workers that share the shards of a machine. Raises StoreRefused or one of
+        """``place``: among the processes that share the shards of a machine. Raises StoreRefused or one of
         SETUP_ERRORS."""
         self.config = config
         self._on_fatal = on_fatal
@@ -112,7 +112,7 @@ class Parts:
         self.health = Health([service.name for service in services if service.is_announced])
         self.meter = RequestMeter()
         self.commit_times = Histogram()
-        self.metrics_page = MetricsPage(self, origins, None if place is None else place.worker)
+        self.metrics_page = MetricsPage(self, origins, None if place is None else place.process)
         self.metrics_port: MetricsPort | None = None
         self.telemetry: Telemetry | None = None
         self.disk_space = DiskSpace(watched_directories(config), config.disk_warning)
@@ -234,9 +234,11 @@ class Parts:
                 "OpenTelemetry is not installed: pip install 'penstock-mq[otel]', or unset otel_endpoint and "
                 "OTEL_EXPORTER_OTLP_ENDPOINT"
             ) from None
-        worker = None if self._place is None else self._place.worker
+        process = None if self._place is None else self._place.process
         telemetry = Telemetry(
-            endpoint, self.metrics_page.families, {} if worker is None else {"penstock.worker": str(worker)}
+            endpoint,
+            self.metrics_page.families,
+            {} if process is None else {"penstock.process": str(process)},
         )
         telemetry.start()
         return telemetry
@@ -361,7 +363,7 @@ class Parts:
 
 def site_of(config: Config) -> StoreSite:
     """Where the shards are stored. Raises StoreRefused."""
-    of_new_store = 1 if config.workers == 1 else SHARDS_PER_WORKER * config.workers
+    of_new_store = 1 if config.processes == 1 else SHARDS_PER_PROCESS * config.processes
     if config.memory:
         return MemorySite(config.shards or of_new_store)
     if config.store is not None:

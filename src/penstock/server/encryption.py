@@ -182,7 +182,7 @@ def _correction(queue: LiveQueue) -> str:
     name, key = queue.name, queue.settings.encryption_key or ""
     if key.startswith("alias/"):
         return f"penstock key create --alias {key} --account {name.account} --region {name.region}"
-    return "set KmsMasterKeyId to a key of penstock key list"
+    return "set KmsMasterKeyId to a key of penstock key ls"
 
 
 def _first(texts: Iterable[str]) -> str:
@@ -192,7 +192,7 @@ def _first(texts: Iterable[str]) -> str:
 
 
 class ProgressFile:
-    """The progress of re-encryption: written by the server beside the keyring, shown by ``penstock key list``."""
+    """The progress of re-encryption: written by the server beside the keyring, shown by ``penstock key ls``."""
 
     def __init__(self, keyring: Path | None, shard: int | None = None) -> None:
         """``shard``: of several."""

@@ -103,7 +103,7 @@ async def _serve(config: Config, human: bool, terminal: Terminal) -> None:
     loop = asyncio.get_running_loop()
     reloads = Reloads(manager)
     terminal.on_hangup_signal(stop.request, reloads.request)
-    loop.add_signal_handler(signal.SIGUSR2, log.error, "a rolling restart needs several workers")
+    loop.add_signal_handler(signal.SIGUSR2, log.error, "a rolling restart needs several processes")
     parts = compose(lambda: Parts(config, stop.fail))
     parts.reloading.load = lambda: within_descriptor_limit(load_again(config))
     try:
@@ -259,6 +259,8 @@ def announce(report: Report, human: bool, config: Config) -> None:
         log.info("ready", extra=report)
         if (warning := warning_in(report)) is not None:
             log.warning("%s", warning)
+    for text in config.warnings:
+        log.warning("%s", text)
     if config.print_ready:
         with suppress(OSError):  # standard output may be closed
             sys.stdout.write("Ready.\n")

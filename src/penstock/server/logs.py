@@ -9,18 +9,9 @@ import json
 import logging
 import sys
 import time
-from functools import partial
 from typing import IO, Any
 
 _STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-
-
-def _fields(record: logging.LogRecord) -> dict[str, Any]:
-    return {
-        name: value
-        for name, value in vars(record).items()
-        if name not in _STANDARD_FIELDS and value not in (None, "")
-    }
 
 
 def _time(record: logging.LogRecord) -> str:
@@ -28,39 +19,53 @@ def _time(record: logging.LogRecord) -> str:
     return f"{second}.{int(record.msecs):03d}Z"
 
 
-class HumanFormatter(logging.Formatter):
+class _FieldsFormatter(logging.Formatter):
+    def __init__(self, process: int | None = None) -> None:
+        """``process``: the number of this process among several, a field of every line."""
+        super().__init__()
+        # Not an attribute of the records: Python gives them its own "process", the process id.
+        self._always = {} if process is None else {"process": process}
+
+    def _fields(self, record: logging.LogRecord) -> dict[str, Any]:
+        found = {
+            name: value
+            for name, value in vars(record).items()
+            if name not in _STANDARD_FIELDS and value not in (None, "")
+        }
+        return {**found, **self._always}
+
+
+class HumanFormatter(_FieldsFormatter):
     def format(self, record: logging.LogRecord) -> str:
-        fields = "".join(f"  {name}={_quoted(value)}" for name, value in _fields(record).items())
+        fields = "".join(f"  {name}={_quoted(value)}" for name, value in self._fields(record).items())
         line = (
             f"{_time(record)[11:-1]} {record.levelname.lower():<7} {_printable(record.getMessage())}{fields}"
         )
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
-class JsonFormatter(logging.Formatter):
+class JsonFormatter(_FieldsFormatter):
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
             "time": _time(record),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
-            **_fields(record),
+            **self._fields(record),
         }
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
         return json.dumps(line, default=str)
 
 
-def set_up_logs(level: str, style: str, stream: IO[str] | None = None, *, worker: int | None = None) -> bool:
+def set_up_logs(level: str, style: str, stream: IO[str] | None = None, *, process: int | None = None) -> bool:
     """``style``: human, json, or auto (human if the stream is a terminal). Returns whether it is human.
 
-    ``worker``: the number of this process among several, a field of every line."""
+    ``process``: the number of this process among several, a field of every line."""
     stream = stream or sys.stderr
     human = style == "human" or (style == "auto" and stream.isatty())
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(HumanFormatter() if human else JsonFormatter())
-    if worker is not None:
-        handler.addFilter(partial(_number, worker))
+    handler.setFormatter((HumanFormatter if human else JsonFormatter)(process))
     root = logging.getLogger("penstock")
     root.handlers[:] = [handler]
     root.propagate = False
@@ -77,11 +82,6 @@ def set_up_logs(level: str, style: str, stream: IO[str] | None = None, *, worker
 
 def set_log_level(level: str) -> None:
     logging.getLogger("penstock").setLevel(level.upper())
-
-
-def _number(worker: int, record: logging.LogRecord) -> bool:
-    record.worker = worker
-    return True
 
 
 def _quoted(value: object) -> str:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from penstock.broker.broker import Broker
-from penstock.broker.runtime import LoopRuntime, Runtime, Worker
+from penstock.broker.runtime import JobThread, LoopRuntime, Runtime
 from penstock.broker.shard import Shard
 from penstock.clock import Clock, SystemClock
 from penstock.errors import PenstockError, StoreBroken, StoreError, StoreRefused
@@ -59,7 +59,7 @@ class LoopRuntimes:
         self._commit_times = commit_times
         # Each shard keeps to one reader: a store is read by one thread at a time.
         readers = min(shards, _READERS_MAX)
-        self._readers = [Worker(f"penstock-reader-{number}", loop) for number in range(readers)]
+        self._readers = [JobThread(f"penstock-reader-{number}", loop) for number in range(readers)]
 
     def of_shard(self, index: int) -> tuple[SystemClock, LoopRuntime]:
         clock, reader = SystemClock(), self._readers[index % len(self._readers)]

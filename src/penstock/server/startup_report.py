@@ -35,14 +35,14 @@ def startup_report(
     recovered: Recovered,
     encryption: str,
     durability: str,
-    workers: str = "",
+    processes: str = "",
 ) -> Report:
     """Texts for people, in the order shown, and numbers for programs. ``addresses`` as they were opened, with their
     ports."""
     audit_file = config.audit_file
     return {
         "version": __version__,
-        **({"workers": workers} if workers else {}),
+        **({"processes": processes} if processes else {}),
         **({"cluster": f"node {config.advertise}"} if config.advertise is not None else {}),
         "listening": f"{config.scheme}://{addresses[0]}",
         "addresses": [f"{config.scheme}://{address}" for address in addresses],

@@ -1,7 +1,7 @@
 """What systemd learns of a service of Type=notify: that it is ready, reloads or stops, and that it is alive.
 
 The protocol of sd_notify: lines of text to a datagram socket, whose path is in the environment. Without it nothing is
-sent. The supervisor of several workers speaks for all of them.
+sent. The supervisor of several processes speaks for all of them.
 """
 
 from __future__ import annotations

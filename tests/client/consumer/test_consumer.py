@@ -382,7 +382,7 @@ def test_a_body_that_cannot_be_read_is_given_up_and_the_handler_is_not_called() 
     run(story())
 
 
-# -- leases --------------------------------------------------------------------------------------------------
+# -- claims --------------------------------------------------------------------------------------------------
 
 
 def test_a_long_handler_keeps_its_message() -> None:
@@ -438,7 +438,7 @@ def test_a_handler_is_cancelled_when_its_message_is_lost() -> None:
             try:
                 await asyncio.sleep(100)
             except asyncio.CancelledError:
-                ended.append("lost" if context.lease_lost.is_set() else "?")
+                ended.append("lost" if context.claim_lost.is_set() else "?")
                 raise
 
         async with Started(queue, handle):
@@ -958,7 +958,7 @@ def test_what_does_not_end_in_time_is_cancelled_and_given_back() -> None:
                 try:
                     await asyncio.sleep(10_000)
                 except asyncio.CancelledError:
-                    ended.append((body, context.lease_lost.is_set()))
+                    ended.append((body, context.claim_lost.is_set()))
                     if body == "polite":
                         raise
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from penstock.client.codec import DecodeError, JsonCodec
+from penstock.client.consumer.claims import Claim
 from penstock.client.consumer.context import MessageContext
 from penstock.client.consumer.handlers import Handler, HandlerFunction, batch_outcomes
-from penstock.client.consumer.leases import Lease
 from penstock.client.structs import Message, MessageAttribute
 
 VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("VARIABLE")
@@ -132,8 +132,9 @@ def test_a_sync_handler_runs_in_a_thread_with_the_variables_of_its_caller() -> N
 
     async def story() -> Any:
         VARIABLE.set("inherited")
-        lease = Lease(message("x"), 0, 30, 60, 15)
-        context = MessageContext("q", "w", [lease], ["x"], 30, lambda lease, seconds: None)
+        claim = Claim(message("x"), 0, 30, 60, 15)
+        context = MessageContext("q", "w", [claim], ["x"], 30, lambda claim, seconds: None)
+        assert context.lease_lost is context.claim_lost, "the name of the version before"
         with ThreadPoolExecutor(1) as pool:
             return await Handler(handle, JsonCodec()).call(["x"], context, pool)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from penstock.client.consumer.leases import Lease
+from penstock.client.consumer.claims import Claim
 from penstock.client.consumer.schedule import Ahead, FifoSchedule, Schedule, StandardSchedule, group_of
 from support.rows import every_row
 
@@ -18,20 +18,20 @@ class Received:
     attributes: dict[str, str] = field(default_factory=dict)
 
 
-def lease(name: str) -> Lease:
+def claim(name: str) -> Claim:
     """The letter is its group."""
-    return Lease(Received(name, {"MessageGroupId": name[0]}), 0, 30, 3600, 15)
+    return Claim(Received(name, {"MessageGroupId": name[0]}), 0, 30, 3600, 15)
 
 
-def leases(names: str) -> list[Lease]:
-    return [lease(name) for name in names.split()]
+def claims(names: str) -> list[Claim]:
+    return [claim(name) for name in names.split()]
 
 
-def names(given: list[Lease] | None) -> str | None:
+def names(given: list[Claim] | None) -> str | None:
     return None if given is None else " ".join(each.message.name for each in given)
 
 
-def started(schedule: Schedule, now: float = 0.0) -> list[list[Lease]]:
+def started(schedule: Schedule, now: float = 0.0) -> list[list[Claim]]:
     jobs = []
     while (job := schedule.start(now)) is not None:
         jobs.append(job)
@@ -78,7 +78,7 @@ def test_the_mean_follows_what_messages_take() -> None:
 def test_standard_messages_are_started_in_order_up_to_the_concurrency() -> None:
     schedule = StandardSchedule(2, ahead())
     assert schedule.wanted(0) == 2
-    schedule.add(leases("a1 a2 a3"), 0)
+    schedule.add(claims("a1 a2 a3"), 0)
     first, second = started(schedule)
     assert (names(first), names(second)) == ("a1", "a2")
     assert schedule.wanted(0) == 0
@@ -89,7 +89,7 @@ def test_standard_messages_are_started_in_order_up_to_the_concurrency() -> None:
 def test_standard_messages_that_wait_count() -> None:
     schedule = StandardSchedule(2, ahead(1.0))
     assert schedule.wanted(0) == 6, "two that run, and two seconds of work for each"
-    schedule.add(leases("a1 a2 a3"), 0)
+    schedule.add(claims("a1 a2 a3"), 0)
     started(schedule)
     assert schedule.wanted(0) == 3
 
@@ -97,7 +97,7 @@ def test_standard_messages_that_wait_count() -> None:
 def test_standard_messages_are_received_a_few_at_a_time() -> None:
     schedule = StandardSchedule(1, ahead(0.1))
     assert schedule.wanted(0) == 21
-    schedule.add(leases(" ".join(f"a{number}" for number in range(15))), 0)
+    schedule.add(claims(" ".join(f"a{number}" for number in range(15))), 0)
     (job,) = started(schedule)
     assert schedule.wanted(0) == 0, "six are missing"
     for _ in range(4):
@@ -108,7 +108,7 @@ def test_standard_messages_are_received_a_few_at_a_time() -> None:
 
 def test_standard_messages_that_wait_can_be_lost_or_given_back() -> None:
     schedule = StandardSchedule(1, ahead())
-    given = leases("a1 a2 a3 a4")
+    given = claims("a1 a2 a3 a4")
     schedule.add(given, 0)
     started(schedule)
     assert schedule.lost(given[2]) == []
@@ -119,17 +119,17 @@ def test_standard_messages_that_wait_can_be_lost_or_given_back() -> None:
 def test_a_batch_waits_to_be_full() -> None:
     schedule = StandardSchedule(1, ahead(), batch_size=3, batch_wait_s=5)
     assert schedule.wanted(0) == 3
-    schedule.add(leases("a1"), 10)
+    schedule.add(claims("a1"), 10)
     assert (schedule.start(10), schedule.start_at()) == (None, 15)
-    schedule.add(leases("a2 a3 a4"), 12)
+    schedule.add(claims("a2 a3 a4"), 12)
     assert names(schedule.start(12)) == "a1 a2 a3"
     assert schedule.start_at() == float("inf"), "none may run"
 
 
 def test_a_batch_does_not_wait_for_longer_than_that() -> None:
     schedule = StandardSchedule(1, ahead(), batch_size=3, batch_wait_s=5)
-    schedule.add(leases("a1"), 10)
-    schedule.add(leases("a2"), 14)
+    schedule.add(claims("a1"), 10)
+    schedule.add(claims("a2"), 14)
     assert names(schedule.start(15)) == "a1 a2"
 
 
@@ -138,7 +138,7 @@ def test_a_batch_does_not_wait_for_longer_than_that() -> None:
 
 def test_one_message_of_a_group_at_a_time_and_groups_in_parallel() -> None:
     schedule = FifoSchedule(2, ahead())
-    schedule.add(leases("a1 a2 b1 b2 c1"), 0)
+    schedule.add(claims("a1 a2 b1 b2 c1"), 0)
     a1, b1 = started(schedule)
     assert (names(a1), names(b1)) == ("a1", "b1")
     assert schedule.finish(a1, 1, failed=False) == []
@@ -149,7 +149,7 @@ def test_one_message_of_a_group_at_a_time_and_groups_in_parallel() -> None:
 
 def test_after_a_failure_the_rest_of_the_group_is_given_back_last_first() -> None:
     schedule = FifoSchedule(2, ahead())
-    schedule.add(leases("a1 a2 a3 b1 b2"), 0)
+    schedule.add(claims("a1 a2 a3 b1 b2"), 0)
     a1, b1 = started(schedule)
     assert names(schedule.finish(a1, 1, failed=True)) == "a3 a2"
     assert schedule.start(1) is None
@@ -159,10 +159,10 @@ def test_after_a_failure_the_rest_of_the_group_is_given_back_last_first() -> Non
 
 def test_a_group_that_comes_back_waits_for_its_handler() -> None:
     schedule = FifoSchedule(2, ahead())
-    schedule.add(leases("a1 a2"), 0)
+    schedule.add(claims("a1 a2"), 0)
     (a1,) = started(schedule)
     assert names(schedule.lost(a1[0])) == "a2", "its handler may still run"
-    schedule.add(leases("a1 a2"), 1)
+    schedule.add(claims("a1 a2"), 1)
     assert schedule.start(1) is None
     assert schedule.finish(a1, 2, failed=False) == []
     assert names(schedule.start(2)) == "a1"
@@ -170,7 +170,7 @@ def test_a_group_that_comes_back_waits_for_its_handler() -> None:
 
 def test_what_follows_a_lost_message_is_given_back() -> None:
     schedule = FifoSchedule(1, ahead())
-    given = leases("a1 a2 a3 a4")
+    given = claims("a1 a2 a3 a4")
     schedule.add(given, 0)
     (a1,) = started(schedule)
     assert names(schedule.lost(given[2])) == "a4"
@@ -180,7 +180,7 @@ def test_what_follows_a_lost_message_is_given_back() -> None:
 
 def test_the_first_of_a_waiting_group_is_lost() -> None:
     schedule = FifoSchedule(1, ahead())
-    given = leases("a1 b1 b2")
+    given = claims("a1 b1 b2")
     schedule.add(given, 0)
     (a1,) = started(schedule)
     assert names(schedule.lost(given[1])) == "b2"
@@ -191,13 +191,13 @@ def test_the_first_of_a_waiting_group_is_lost() -> None:
 
 def test_a_batch_has_messages_of_one_group() -> None:
     schedule = FifoSchedule(2, ahead(), batch_size=3)
-    schedule.add(leases("a1 a2 a3 a4 b1"), 0)
+    schedule.add(claims("a1 a2 a3 a4 b1"), 0)
     assert [names(job) for job in started(schedule)] == ["a1 a2 a3", "b1"]
 
 
 def test_fifo_messages_that_wait_are_given_back_at_a_stop() -> None:
     schedule = FifoSchedule(1, ahead())
-    schedule.add(leases("a1 a2 a3 b1"), 0)
+    schedule.add(claims("a1 a2 a3 b1"), 0)
     (a1,) = started(schedule)
     assert names(schedule.drain()) == "a3 a2 b1"
     assert schedule.finish(a1, 1, failed=False) == [] and schedule.start(1) is None
@@ -206,16 +206,16 @@ def test_fifo_messages_that_wait_are_given_back_at_a_stop() -> None:
 def test_fifo_receives_until_enough_groups_are_here() -> None:
     schedule = FifoSchedule(2, ahead(0.5))
     assert schedule.wanted(0) == 5, "one that runs, and two seconds of work"
-    schedule.add(leases("a1 a2 a3"), 0)
+    schedule.add(claims("a1 a2 a3"), 0)
     assert schedule.wanted(0) == 5
-    schedule.add(leases("b1"), 0)
+    schedule.add(claims("b1"), 0)
     assert schedule.wanted(0) == 0
 
 
 def test_fifo_receives_one_by_one_after_a_failure() -> None:
     schedule = FifoSchedule(2, ahead(0.01))
     assert schedule.wanted(0) == 10
-    schedule.add(leases("a1"), 0)
+    schedule.add(claims("a1"), 0)
     (a1,) = started(schedule)
     schedule.finish(a1, 5, failed=True)
     assert schedule.wanted(6) == 1
@@ -250,15 +250,15 @@ class FifoModel:
 def test_no_message_is_handled_before_all_earlier_ones_of_its_group_are_done(
     seed: int, batch_size: int
 ) -> None:
-    """Two workers; handlers fail, leases are lost, all at random."""
+    """Two workers; handlers fail, claims are lost, all at random."""
     chance = random.Random(seed)
     queue = FifoModel("abcd", 8)
     workers = [FifoSchedule(2, ahead(0.01), batch_size) for _ in range(2)]
-    running: list[list[list[Lease]]] = [[], []]
-    lost: set[Lease] = set()
+    running: list[list[list[Claim]]] = [[], []]
+    lost: set[Claim] = set()
     now = 0.0
 
-    def give_back(given: list[Lease]) -> None:
+    def give_back(given: list[Claim]) -> None:
         for each in given:
             if each not in lost:
                 queue.in_flight.discard(each.message.name)
@@ -269,7 +269,7 @@ def test_no_message_is_handled_before_all_earlier_ones_of_its_group_are_done(
         schedule, jobs = workers[number], running[number]
         step = chance.random()
         if step < 0.4 and (wanted := schedule.wanted(now)):
-            schedule.add([lease(name) for name in queue.receive(chance, wanted)], now)
+            schedule.add([claim(name) for name in queue.receive(chance, wanted)], now)
         if step < 0.7 and (job := schedule.start(now)) is not None:
             jobs.append(job)
             for each in job:

@@ -1,4 +1,4 @@
-"""A server with one process, and one with two workers."""
+"""A server with one process, and one with two processes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from penstock.client.api import ApiSession
 from support.process import ServerProcess
 
 
-@pytest.fixture(scope="package", params=[1, 2], ids=["one process", "two workers"])
+@pytest.fixture(scope="package", params=[1, 2], ids=["one process", "two processes"])
 def admin_server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ServerProcess]:
     data = str(tmp_path_factory.mktemp("data"))
-    with ServerProcess("--data", data, "--workers", str(request.param), "--region", REGION) as process:
+    with ServerProcess("--data", data, "--processes", str(request.param), "--region", REGION) as process:
         yield process
         assert process.process.poll() is None, "the server died"
         assert not [line for line in process.log if '"error"' in line.lower()], "the server logged an error"

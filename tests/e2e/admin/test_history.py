@@ -1,4 +1,4 @@
-"""Who did what with a message, whichever worker its request came to."""
+"""Who did what with a message, whichever process its request came to."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support.process import ServerProcess
 ACCOUNT = "000000000000"
 CREDENTIAL = f"AKIDEXAMPLE/20260101/{REGION}/sqs/aws4_request"
 SIGNED = f"AWS4-HMAC-SHA256 Credential={CREDENTIAL}, SignedHeaders=host, Signature={'0' * 64}"
-QUEUES = 8  # with two workers, some requests come to the one that does not own the queue
+QUEUES = 8  # with two processes, some requests come to the one that does not own the queue
 
 
 class Consumer:
@@ -38,7 +38,7 @@ class Consumer:
         self._connection.close()
 
 
-def test_the_history_names_the_client_and_not_the_worker_between(
+def test_the_history_names_the_client_and_not_the_process_between(
     admin_server: ServerProcess, api: ApiSession
 ) -> None:
     producer = Consumer(admin_server, "127.0.0.2", "producer/1")
@@ -70,7 +70,7 @@ def test_the_history_of_a_message_is_shown_for_the_queues_that_it_was_in_only(ap
     url, id_of = make(api, "traced"), {}
     others = [
         f"not-traced-{number}" for number in range(QUEUES)
-    ]  # with two workers, some are in the same shard
+    ]  # with two processes, some are in the same shard
     for name in others:
         make(api, name)
     for body in ("stays", "goes", "moves"):

@@ -1,4 +1,4 @@
-"""What queues did over time, of one process and of two workers."""
+"""What queues did over time, of one process and of two processes."""
 
 from __future__ import annotations
 
@@ -174,10 +174,10 @@ def test_all_that_the_scaler_of_keda_asks_for_are_integers_in_strings(api: ApiSe
         assert all(isinstance(value, str) and value.isdecimal() for value in found.values())
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_metrics_survive_a_restart(tmp_path: Path, workers: str) -> None:
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_metrics_survive_a_restart(tmp_path: Path, processes: str) -> None:
     for _ in range(2):
-        with ServerProcess("--data", str(tmp_path), "--workers", workers, "--region", REGION) as server:
+        with ServerProcess("--data", str(tmp_path), "--processes", processes, "--region", REGION) as server:
             api = ApiSession(server.url, REGION)
             for n in range(4):
                 send(api, make(api, f"kept-{n}"), "x")

@@ -22,14 +22,14 @@ DECLARED = """
 """
 
 
-@pytest.fixture(params=[1, 2], ids=["one process", "two workers"])
+@pytest.fixture(params=[1, 2], ids=["one process", "two processes"])
 def running(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ServerProcess]:
     """With a file of settings and a directory for backups."""
     (tmp_path / "penstock.toml").write_text(DECLARED)
     (tmp_path / "backups").mkdir()
     with ServerProcess(
         "--config", str(tmp_path / "penstock.toml"), "--data", str(tmp_path / "data"), "--region", REGION,
-        "--backup-directory", str(tmp_path / "backups"), "--workers", str(request.param),
+        "--backup-directory", str(tmp_path / "backups"), "--processes", str(request.param),
     ) as server:  # fmt: skip
         yield server
         assert server.process.poll() is None, "the server died"
@@ -48,7 +48,7 @@ def test_settings_and_declared_queues_are_reloaded(api: ApiSession, tmp_path: Pa
     report = api.admin("POST", "/reload")
     assert {"log_level", "declared queues"} <= set(report["reloaded"])
     assert [each["what"] for each in report["refused"]] == ["audit_keep"]
-    for _ in range(500):  # another worker reloads a moment later
+    for _ in range(500):  # another process reloads a moment later
         names = [each["name"] for each in api.admin("GET", "/queues")["queues"]]
         if names == ["first", "second"]:
             break

@@ -144,7 +144,7 @@ def handle(bodies: list[str], context: MessageContext):
     assert sorted(handled) == [*"abbcddef"], "two of them twice"
 
 
-# -- leases --------------------------------------------------------------------------------------------------
+# -- claims --------------------------------------------------------------------------------------------------
 
 
 def test_a_long_handler_keeps_its_message_and_no_other_worker_gets_it(
@@ -184,7 +184,7 @@ def test_a_handler_in_a_thread_learns_that_it_lost_its_message(queues: Queues, a
 @app.handler("lost", heartbeat=False)
 def handle(body: str, context: MessageContext):
     if context.attempt == 1:
-        note("lost", context.lease_lost.wait(30))
+        note("lost", context.claim_lost.wait(30))
 """)
     with jobs.start() as worker:
         jobs.until_noted("lost True")
@@ -237,7 +237,7 @@ def work_on_all(bodies, context):
     outcomes = [None] * len(bodies)
     for place, body in enumerate(bodies):
         try:
-            if context.lease_lost.is_set():
+            if context.claim_lost.is_set():
                 raise ValueError
             work(body)
         except ValueError as error:

@@ -23,8 +23,8 @@ from penstock.cluster.frames import (
     PieceFrame,
     PingFrame,
     ProofFrame,
-    handshake_record,
-    record_of,
+    batch_of,
+    handshake_bytes,
 )
 from penstock.cluster.handshake import AesGcm, Handshake, LinkSecurity, RefusedPeer
 
@@ -52,17 +52,17 @@ WORDS = [
 
 def seeds() -> list[bytes]:
     unproven = [
-        handshake_record(HelloFrame(1, b"n" * 32)),
-        handshake_record(HelloFrame(1, b"n" * 32)) + handshake_record(ProofFrame(b"p" * 32)),
-        handshake_record(ChallengeFrame(b"n" * 32)) + handshake_record(ProofFrame(b"p" * 32)),
+        handshake_bytes(HelloFrame(1, b"n" * 32)),
+        handshake_bytes(HelloFrame(1, b"n" * 32)) + handshake_bytes(ProofFrame(b"p" * 32)),
+        handshake_bytes(ChallengeFrame(b"n" * 32)) + handshake_bytes(ProofFrame(b"p" * 32)),
         b"GET / HTTP/1.1\r\n\r\n",
         b"\xff\xff\xff\xff" + b"x" * 500,
     ]
-    plain = record_of(_FRAMES, None) + b"".join(record_of([frame], None) for frame in _FRAMES)
+    plain = batch_of(_FRAMES, None) + b"".join(batch_of([frame], None) for frame in _FRAMES)
     return [
         *(bytes([kind]) + sent for kind in (0, 7) for sent in unproven),
         *(bytes([kind]) + plain for kind in (1, 13)),
-        b"\x02" + record_of(_FRAMES, AesGcm(_KEY)),
+        b"\x02" + batch_of(_FRAMES, AesGcm(_KEY)),
     ]
 
 
@@ -107,5 +107,5 @@ def _known(cipher: AesGcm | None, pieces: list[bytes]) -> None:
 def _frames(reader: FrameReader, pieces: list[bytes]) -> Iterator[Frame]:
     for piece in pieces:
         reader.feed(piece)
-        for record in reader.frames():
-            yield from record
+        for batch in reader.frames():
+            yield from batch

@@ -86,7 +86,7 @@ def _accounts(content: CredentialsContent, account: str | None) -> list[str]:
 
 def _only(found: list[Subject], word: str, name: str) -> Subject:
     if not found:
-        raise CredentialsError(f'there is no {word} "{name}": see penstock {word} list')
+        raise CredentialsError(f'there is no {word} "{name}": see penstock {word} ls')
     if len(found) > 1:
         accounts = ", ".join(each.account for each in found)
         raise CredentialsError(f'{word} "{name}" is in the accounts {accounts}: choose one with --account')

@@ -95,7 +95,9 @@ def errors_about(path: Path) -> Iterator[None]:
 
 
 def no_file(path: Path) -> str:
-    return f"there is no credentials file {path}: create it with penstock user add, or correct --credentials"
+    return (
+        f"there is no credentials file {path}: create it with penstock user create, or correct --credentials"
+    )
 
 
 # -- reading -------------------------------------------------------------------------------------------------

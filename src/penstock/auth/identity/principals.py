@@ -46,7 +46,7 @@ def named_policy(content: CredentialsContent, name: str) -> PolicyDocument:
     """Raises CredentialsError."""
     found = content.policies.get(name) or builtin_policies().get(name)
     if found is None:
-        raise CredentialsError(f'there is no policy "{name}": see penstock policy list')
+        raise CredentialsError(f'there is no policy "{name}": see penstock policy ls')
     return found
 
 

@@ -12,6 +12,7 @@ import click
 
 from penstock.cli.arguments import DURATION, id_argument, queue_argument
 from penstock.cli.failure import Breakdown, Failure
+from penstock.cli.groups import CommandGroup
 from penstock.cli.messages import changes, send
 from penstock.cli.messages.admin_queue import AdminQueue, as_listed, chosen, with_filter
 from penstock.cli.messages.sending import BATCH
@@ -24,7 +25,7 @@ from penstock.client.api import ApiError, Json, quoted
 _POLL_S_MAX = 20  # of one ReceiveMessage
 
 
-@click.group("message")
+@click.group("message", cls=CommandGroup)
 def command() -> None:
     """Send, receive, look at and change messages.
 
@@ -35,7 +36,7 @@ def command() -> None:
     Examples:
       penstock message send orders '{"id": 7}'
       penstock message ls orders --state in_flight
-      penstock message get orders 2f1c7e6a-…
+      penstock message show orders 2f1c7e6a-…
       penstock message edit orders 2f1c7e6a-…
     """
 
@@ -206,7 +207,7 @@ def list_(target: Target, queue: str, order: str, count: int, everything: bool, 
         target.out.note(f"the first {count}: --all shows all, --max N as many")
 
 
-@command.command("get")
+@command.command("show")
 @queue_argument
 @id_argument
 @click.option("--raw", is_flag=True, help="Print the body only, byte by byte.")
@@ -216,10 +217,10 @@ def get(target: Target, queue: str, id: str, raw: bool) -> None:
 
     \b
     Examples:
-      penstock message get orders 2f1c7e6a-…
-      penstock message get orders 2f1c7e6a-… --raw | jq .
+      penstock message show orders 2f1c7e6a-…
+      penstock message show orders 2f1c7e6a-… --raw | jq .
     """
-    target.need_penstock("message get")
+    target.need_penstock("message show")
     message = AdminQueue(target, queue).message(id)
     if target.out.as_json:
         target.out.json(message)

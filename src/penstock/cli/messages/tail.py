@@ -32,7 +32,12 @@ _WIDTH = 200
 
 @click.command("tail")
 @queue_argument
-@click.option("--follow", "-f", is_flag=True, help="Go on with new messages until Ctrl-C.")
+@click.option(
+    "--follow",
+    "-f",
+    is_flag=True,
+    help="Print new messages, too, until Ctrl-C; without it, tail ends at once.",
+)
 @click.option(
     "--lines", "-n", "count", type=click.IntRange(0, _LAST_MAX), default=10, show_default=True,
     help="So many of the last messages.",
@@ -46,9 +51,9 @@ _WIDTH = 200
 def command(
     target: Target, queue: str, follow: bool, count: int, full: bool, interval: float, **flags: Any
 ) -> None:
-    """Print the last messages of QUEUE, and with -f new ones as they come. Nothing is received, hidden or counted.
+    """Print the last messages of QUEUE and end; with -f, wait and print new ones as they come.
 
-    A message that is deleted sooner than tail looks again is not seen.
+    Nothing is received, hidden or counted. A message that is deleted sooner than tail looks again is not seen.
 
     \b
     Examples:

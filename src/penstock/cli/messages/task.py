@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from penstock.cli.arguments import QUEUE, queue_argument
+from penstock.cli.groups import CommandGroup
 from penstock.cli.messages.admin_queue import AdminQueue
 from penstock.cli.messages.bulk import could_not, followed_task, report_task
 from penstock.cli.output import counted_messages
@@ -16,7 +17,7 @@ from penstock.client.queue_names import queue_name
 _PAGE = 1000
 
 
-@click.group("task")
+@click.group("task", cls=CommandGroup)
 def command() -> None:
     """Changes of many messages that run on the server, as grep and dlq redrive start them. They need Penstock.
 

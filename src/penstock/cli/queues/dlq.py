@@ -8,6 +8,7 @@ import click
 
 from penstock.cli.arguments import queue_argument, short_duration
 from penstock.cli.failure import Failure
+from penstock.cli.groups import CommandGroup
 from penstock.cli.messages.admin_queue import AdminQueue, chosen, with_filter
 from penstock.cli.messages.bulk import TaskFlags, change_matching, with_task_flags
 from penstock.cli.output import counted_messages
@@ -24,7 +25,7 @@ _OLDER = "over 7d"
 _SOURCES = "the queues that they came from"
 
 
-@click.group("dlq", invoke_without_command=True)
+@click.group("dlq", cls=CommandGroup, invoke_without_command=True)
 @click.pass_context
 def command(ctx: click.Context) -> None:
     """Dead-letter queues: what is in them and why, and the way back. Without a command: ls.

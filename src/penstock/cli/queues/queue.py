@@ -11,6 +11,7 @@ from itertools import count, islice
 import click
 
 from penstock.cli.arguments import DURATION, QUEUE, queue_argument, short_age, short_duration, short_size
+from penstock.cli.groups import CommandGroup
 from penstock.cli.output import Cell, Output, Styled
 from penstock.cli.queues.changes import create, delete, purge, set_
 from penstock.cli.queues.facts import SORTS, list_queues, queue_facts, queue_urls
@@ -33,7 +34,7 @@ _SECONDS = (
 _SHOWN_ELSEWHERE = ("CreatedTimestamp", "LastModifiedTimestamp", "QueueArn")
 
 
-@click.group("queue")
+@click.group("queue", cls=CommandGroup)
 def command() -> None:
     """List, show, create, change, purge and delete queues.
 

@@ -8,6 +8,7 @@ import click
 
 from penstock.cli.arguments import QUEUE, RATE, queue_argument
 from penstock.cli.failure import Breakdown
+from penstock.cli.groups import CommandGroup
 from penstock.cli.output import counted_messages
 from penstock.cli.queues.facts import list_queues, queue_arn
 from penstock.cli.target import Target, with_target
@@ -19,7 +20,7 @@ _POLL_S = 0.3
 _TASKS_MAX = 10  # that SQS lists of a queue
 
 
-@click.group("redrive")
+@click.group("redrive", cls=CommandGroup)
 def command() -> None:
     """Move all messages of a dead-letter queue back to where they came from, or to another queue.
 

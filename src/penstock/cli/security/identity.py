@@ -199,7 +199,7 @@ def policy_names(content: CredentialsContent, given: Iterable[str]) -> Iterator[
             continue
         text = read_policy(path)
         if content.policies.get(path.stem, text) != text:
-            raise Failure(f'there is another policy "{path.stem}": replace it with penstock policy put')
+            raise Failure(f'there is another policy "{path.stem}": replace it with penstock policy set')
         put_policy(content, path.stem, text)
         yield path.stem
 
@@ -244,19 +244,19 @@ def is_there(path: Path) -> bool:
         raise Failure(f'cannot use "{path}": {error.strerror}') from None
 
 
-def add_remove_and_revoke(
+def add_delete_and_revoke(
     group: click.Group,
     find: Callable[[CredentialsContent, str, str | None], Subject],
     *,
-    remove_help: str,
+    delete_help: str,
     revoke_help: str,
 ) -> None:
-    """Add the commands ``remove`` and ``revoke``, which users and roles share."""
+    """Add the commands ``delete`` and ``revoke``, which users and roles share."""
 
     def with_example(help: str, command: str) -> str:
         return f"{help}\n\n\b\nExample:\n  penstock {group.name} {command} NAME"
 
-    @group.command("remove", help=with_example(remove_help, "remove"))
+    @group.command("delete", help=with_example(delete_help, "delete"))
     @click.argument("name")
     @account_option
     @with_file

@@ -24,6 +24,7 @@ from penstock.auth.encryption.root_key import (
 )
 from penstock.auth.identity import CredentialsError
 from penstock.cli.failure import Failure
+from penstock.cli.groups import CommandGroup
 from penstock.cli.options import configured, with_these_settings
 from penstock.cli.output import Output, json_option
 from penstock.cli.security.identity import DEFAULT_FILE, is_there, table
@@ -47,17 +48,7 @@ If others may know the old root key, this alone does not end their access: see d
 Command = Callable[..., None]
 
 
-_FORMER_NAMES = {"reroot": "replace-root", "reseal": "reencrypt"}
-
-
-class _Group(click.Group):
-    """Former names of commands still work. Help shows only the present ones."""
-
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        return super().get_command(ctx, _FORMER_NAMES.get(name, name))
-
-
-@click.group("key", cls=_Group)
+@click.group("key", cls=CommandGroup)
 def command() -> None:
     """Encryption keys, and the root key that protects them. A running broker reads changes within seconds; only for
     replace-root it must be stopped.
@@ -69,7 +60,7 @@ def command() -> None:
       penstock key root /etc/penstock/penstock-root.key
       penstock key create --alias alias/orders
       penstock key rotate alias/orders
-      penstock key list
+      penstock key ls
       penstock key replace-root --new-root-key-file new.key
     """
 
@@ -97,7 +88,7 @@ def _with_key_settings(*more: str) -> Callable[[Command], Command]:
             except (RootKeyError, KeyringError, CredentialsError) as error:
                 raise Failure(str(error)) from None
             except KeyMissing as error:
-                raise Failure(f"there is no key {error.key}: see penstock key list") from None
+                raise Failure(f"there is no key {error.key}: see penstock key ls") from None
 
         return run
 
@@ -177,15 +168,15 @@ def create(config: Config, out: Output, keyring: Keyring, alias: str | None) -> 
     out.result(created.arn, **_as_json(created))
 
 
-@command.command("list")
+@command.command("ls")
 @_with_keyring
 def list_(config: Config, out: Output, keyring: Keyring) -> None:
     """List all keys, and the progress of re-encrypting stored messages.
 
     \b
     Examples:
-      penstock key list
-      penstock key list --json
+      penstock key ls
+      penstock key ls --json
     """
     if out.as_json:
         out.json_lines(_as_json(key) for key in keyring.keys.file.keys)
@@ -208,7 +199,7 @@ def rotate(config: Config, out: Output, keyring: Keyring, key: str | None, every
     """Add a version to a key: what is sent from now on uses it.
 
     A running broker then checks all stored messages in the background, as after penstock key reencrypt, and encrypts
-    again what older versions have encrypted; otherwise the next start does. penstock key list shows the progress.
+    again what older versions have encrypted; otherwise the next start does. penstock key ls shows the progress.
 
     \b
     Examples:

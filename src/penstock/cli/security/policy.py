@@ -31,6 +31,7 @@ from penstock.auth.policy import Policy, Question, Verdict, compile_policy, deci
 from penstock.auth.policy.vocabulary import builtin_policies, is_unknown
 from penstock.auth.principal import ANONYMOUS, Principal
 from penstock.cli.failure import Failure
+from penstock.cli.groups import CommandGroup
 from penstock.cli.security.identity import (
     CredentialsFile,
     account_option,
@@ -53,13 +54,13 @@ _PLAIN = {"aws:sourceip": "source_ip", "aws:sourcearn": "source_arn", "aws:sourc
 _TIMES = {"aws:currenttime": "now_s", "aws:epochtime": "now_s", "aws:tokenissuetime": "issued_s"}
 
 
-@click.group("policy")
+@click.group("policy", cls=CommandGroup)
 def command() -> None:
     """Policies: what users and roles may do. The language is that of AWS IAM.
 
     \b
     Examples:
-      penstock policy list
+      penstock policy ls
       penstock policy attach sqs-send --user alice
       penstock policy attach ./orders.json --role worker
       penstock policy test --user alice --action sqs:SendMessage \\
@@ -67,15 +68,15 @@ def command() -> None:
     """
 
 
-@command.command("list")
+@command.command("ls")
 @with_file
 def list_(file: CredentialsFile) -> None:
     """List the policies that can be attached: built in, and those of the credentials file.
 
     \b
     Examples:
-      penstock policy list
-      penstock policy list --json | jq -r 'select(.attached_to == []) | .name'
+      penstock policy ls
+      penstock policy ls --json | jq -r 'select(.attached_to == []) | .name'
     """
     content = file.read() if is_there(file.path) else CredentialsContent()
     found = [(name, "built in", attached_to(content, name)) for name in builtin_policies()]
@@ -106,7 +107,7 @@ def show(file: CredentialsFile, name: str) -> None:
         click.echo(text)
 
 
-@command.command("put")
+@command.command("set")
 @click.argument("name")
 @click.argument("document", type=click.Path(path_type=Path))
 @with_file
@@ -115,7 +116,7 @@ def put(file: CredentialsFile, name: str, document: Path) -> None:
 
     \b
     Example:
-      penstock policy put orders ./orders.json
+      penstock policy set orders ./orders.json
     """
     with file.changed() as content:
         put_policy(content, name, read_policy(document))
@@ -123,7 +124,7 @@ def put(file: CredentialsFile, name: str, document: Path) -> None:
     _warn_of_unknown_keys([_compiled(content, name)])
 
 
-@command.command("remove")
+@command.command("delete")
 @click.argument("name")
 @with_file
 def remove(file: CredentialsFile, name: str) -> None:
@@ -131,7 +132,7 @@ def remove(file: CredentialsFile, name: str) -> None:
 
     \b
     Example:
-      penstock policy remove orders
+      penstock policy delete orders
     """
     with file.changed() as content:
         remove_policy(content, name)

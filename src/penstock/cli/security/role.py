@@ -11,10 +11,11 @@ from penstock.auth.identity.admin import Subject, add_role, find_role, trust_doc
 from penstock.auth.identity.model import DEFAULT_MAX_SESSION_S, MAX_SESSION_S, Role
 from penstock.auth.identity.principals import document_text
 from penstock.cli.failure import Failure
+from penstock.cli.groups import CommandGroup
 from penstock.cli.security.identity import (
     CredentialsFile,
     account_option,
-    add_remove_and_revoke,
+    add_delete_and_revoke,
     equip,
     holder_facts,
     holder_rows,
@@ -25,19 +26,19 @@ from penstock.cli.security.identity import (
 )
 
 
-@click.group("role")
+@click.group("role", cls=CommandGroup)
 def command() -> None:
     """Roles: permissions that users and other accounts can assume temporarily (AssumeRole).
 
     \b
     Examples:
-      penstock role add deployer --trust alice --policy sqs-full-access
-      penstock role add auditor --trust 444455556666 --external-id 7F3K --policy sqs-read-only
-      penstock role list
+      penstock role create deployer --trust alice --policy sqs-full-access
+      penstock role create auditor --trust 444455556666 --external-id 7F3K --policy sqs-read-only
+      penstock role ls
     """
 
 
-@command.command("add")
+@command.command("create")
 @click.argument("name")
 @account_option
 @click.option(
@@ -73,8 +74,8 @@ def add(
 
     \b
     Examples:
-      penstock role add deployer --trust alice --trust bob --policy sqs-full-access
-      penstock role add batch --trust ./trust.json --policy ./batch.json --max-session 43200
+      penstock role create deployer --trust alice --trust bob --policy sqs-full-access
+      penstock role create batch --trust ./trust.json --policy ./batch.json --max-session 43200
     """
     account = account or file.config.account
     document = _trust(trust, account, external_id, allow_tags)
@@ -84,15 +85,15 @@ def add(
     file.out.result(file.arn_of(subject), arn=file.arn_of(subject))
 
 
-@command.command("list")
+@command.command("ls")
 @with_file
 def list_(file: CredentialsFile) -> None:
     """List roles.
 
     \b
     Examples:
-      penstock role list
-      penstock role list --json
+      penstock role ls
+      penstock role ls --json
     """
     rows, objects = [("NAME", "ACCOUNT", "MAX SESSION", "POLICIES")], []
     for number, account in sorted(file.read().accounts.items()):
@@ -129,10 +130,10 @@ def show(file: CredentialsFile, name: str, account: str | None) -> None:
     click.echo(f"\n{document_text(role.trust).strip()}")
 
 
-add_remove_and_revoke(
+add_delete_and_revoke(
     command,
     find_role,
-    remove_help="Remove a role. Its sessions end.",
+    delete_help="Remove a role. Its sessions end.",
     revoke_help="End all present sessions of a role. It can be assumed again.",
 )
 

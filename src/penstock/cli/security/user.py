@@ -18,10 +18,11 @@ from penstock.auth.identity.admin import (
 )
 from penstock.auth.identity.model import ROOT, Account, CredentialsContent, PolicyHolder
 from penstock.cli.failure import Failure
+from penstock.cli.groups import CommandGroup
 from penstock.cli.security.identity import (
     CredentialsFile,
     account_option,
-    add_remove_and_revoke,
+    add_delete_and_revoke,
     equip,
     holder_facts,
     holder_rows,
@@ -32,7 +33,7 @@ from penstock.cli.security.identity import (
 )
 
 
-@click.group("user")
+@click.group("user", cls=CommandGroup)
 def command() -> None:
     """Users and their access keys. A running broker reads changes within about two seconds.
 
@@ -40,14 +41,14 @@ def command() -> None:
 
     \b
     Examples:
-      penstock user add alice --policy administrator
-      penstock user list
+      penstock user create alice --policy administrator
+      penstock user ls
       penstock user rotate alice              adds a second key
       penstock user rotate alice --finish     removes the first
     """
 
 
-@command.command("add")
+@command.command("create")
 @click.argument("name")
 @account_option
 @click.option("--policy", "policies", multiple=True, metavar="NAME|FILE.json", help="What the user may do.")
@@ -68,11 +69,11 @@ def add(
 
     \b
     Examples:
-      penstock user add alice --policy administrator
-      penstock user add worker --policy sqs-receive --policy ./orders.json --tag team=orders
-      penstock user add root --account 111122223333
-      penstock user add legacy --key AKIAIOSFODNN7EXAMPLE < secret.txt
-      penstock user add ci --policy sqs-send --json | jq -r .secret_key
+      penstock user create alice --policy administrator
+      penstock user create worker --policy sqs-receive --policy ./orders.json --tag team=orders
+      penstock user create root --account 111122223333
+      penstock user create legacy --key AKIAIOSFODNN7EXAMPLE < secret.txt
+      penstock user create ci --policy sqs-send --json | jq -r .secret_key
     """
     given = None if key is None else imported_key(key, _read_secret(key))
     with file.changed() as content:
@@ -85,21 +86,21 @@ def add(
         file.out.result(f"added {file.arn_of(subject)}", arn=file.arn_of(subject), access_key=pair.id)
     if not policies and name != ROOT:
         click.echo(
-            f"penstock: {name} has no policies yet and may do nothing: penstock policy list shows what there is, "
+            f"penstock: {name} has no policies yet and may do nothing: penstock policy ls shows what there is, "
             f"penstock policy attach administrator --user {name} allows everything",
             err=True,
         )
 
 
-@command.command("list")
+@command.command("ls")
 @with_file
 def list_(file: CredentialsFile) -> None:
     """List users, their keys and their policies.
 
     \b
     Examples:
-      penstock user list
-      penstock user list --json | jq -r 'select(.keys | length > 1) | .arn'
+      penstock user ls
+      penstock user ls --json | jq -r 'select(.keys | length > 1) | .arn'
     """
     if file.out.as_json:
         file.out.json_lines(_as_json(file, subject) for subject in _all(file.read()))
@@ -173,10 +174,10 @@ def rotate(
     file.out.result(done, **_as_json(file, subject))
 
 
-add_remove_and_revoke(
+add_delete_and_revoke(
     command,
     find_user,
-    remove_help="Remove a user with all keys. Its sessions end too.",
+    delete_help="Remove a user with all keys. Its sessions end too.",
     revoke_help="End all present sessions that came from the user's keys, those of roles too. The keys stay valid.",
 )
 

@@ -42,7 +42,7 @@ def command(file: str | None, config: str | None, as_json: bool, **flags: object
     \b
     Examples:
       penstock check penstock.toml
-      penstock check --config penstock.toml --workers 4
+      penstock check --config penstock.toml --processes 4
       penstock check penstock.toml --json | jq .settings.port
       PENSTOCK_PORT=99999 penstock check
     """
@@ -57,6 +57,8 @@ def command(file: str | None, config: str | None, as_json: bool, **flags: object
         raise Failure(str(error)) from None
     except DeclaredQueueError as error:
         raise Failure(f"cannot create the declared queues: {error} ({checked.file})") from None
+    for text in checked.warnings:
+        click.echo(f"warning: {text}", err=True)
     verdict = _verdict(checked, is_complete=existing is not None)
     if as_json:
         Output().json({"verdict": verdict, **_as_json(checked)})

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from penstock.cli.failure import Breakdown, Failure, printable
+from penstock.cli.groups import CommandGroup
 from penstock.cli.options import configured, with_these_settings
 from penstock.cli.output import Output, json_option
 from penstock.errors import StoreError, StoreRefused
@@ -24,7 +25,7 @@ def _steers(function: Callable[..., None]) -> Callable[..., None]:
     return with_these_settings("store")(json_option(function))
 
 
-@click.group("cluster")
+@click.group("cluster", cls=CommandGroup)
 def command() -> None:
     """Show and steer the nodes of a cluster.
 

@@ -224,7 +224,7 @@ def poison(queue: QueueFacts, site: Site) -> Iterator[Finding]:
             f"{counted_messages(len(queue.often_received))} received {site.thresholds.receives} times or more; "
             f"{worst['id']} {worst['receives']} times",
             "look at it, then correct it or send it to the dead-letter queue",
-            f"penstock message get {_word(queue.name)} {worst['id']}",
+            f"penstock message show {_word(queue.name)} {worst['id']}",
         )
 
 
@@ -287,7 +287,7 @@ def access_findings(url: str, *, is_open: bool, is_local: bool) -> Iterator[Find
             HINT if is_local else PROBLEM, "open-server", None,
             "the server accepts requests without a signature",
             "add users and start the server with --credentials",
-            "penstock user add alice --policy administrator",
+            "penstock user create alice --policy administrator",
         )  # fmt: skip
     if url.startswith("http://") and not is_local:
         yield Finding(

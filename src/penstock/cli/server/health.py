@@ -75,9 +75,11 @@ def command(url: str | None, config: str | None, timeout: float, as_json: bool) 
         click.echo(json.dumps({**page, "ready": status == 200}))
         sys.exit(0 if status == 200 else 1)
     if status == 200:
-        sends, workers = str(page.get("sends", "accepted")), str(page.get("workers", "all"))
+        sends, processes = str(page.get("sends", "accepted")), str(page.get("processes", "all"))
         but = [] if sends == "accepted" else [f"sends are {sends}"]
-        but += [] if workers.startswith("all") else [f"only {workers.removesuffix(' ready')} workers are"]
+        but += (
+            [] if processes.startswith("all") else [f"only {processes.removesuffix(' ready')} processes are"]
+        )
         click.echo(printable(f"ready, but {' and '.join(but)}") if but else "ready")
         return
     reasons = page.get("reasons")

@@ -35,7 +35,7 @@ def command(accept_data_loss: bool, **flags: object) -> None:
       penstock serve --memory --test-clock
       penstock serve --config /etc/penstock/penstock.toml --log-format json
       penstock serve --host 0.0.0.0 --public-url https://queues.example.com
-      penstock serve --workers 4
+      penstock serve --processes 4
       penstock serve --store postgresql://penstock@db/penstock
       penstock serve --store postgresql://penstock@db/penstock --advertise 10.0.0.5:9400 \\
           --cluster-secret-file cluster.secret
@@ -54,11 +54,11 @@ def command(accept_data_loss: bool, **flags: object) -> None:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     gc.disable()  # modules leave no garbage, and looking for it while they are loaded takes time
     from penstock.server.lifecycle import ServerFailed, StartError, TemporaryStartError, run
-    from penstock.server.workers.start import run_workers
+    from penstock.server.processes.start import run_processes
 
     gc.enable()
     try:
-        (run if config.workers == 1 else run_workers)(config, terminal)
+        (run if config.processes == 1 else run_processes)(config, terminal)
     except TemporaryStartError as error:
         raise Breakdown(str(error)) from None
     except StartError as error:

@@ -8,7 +8,8 @@ from penstock.server.settings.config import settings
 
 # The sections are those of docs/configuration.md.
 MOST_USED = (
-    "host", "port", "data", "memory", "store", "workers", "public_url", "credentials", "root_key_file", "log_format",
+    "host", "port", "data", "memory", "store", "processes", "public_url", "credentials", "root_key_file",
+    "log_format",
 )  # fmt: skip
 SECTIONS = {
     "Listening": (
@@ -16,8 +17,8 @@ SECTIONS = {
         "allow_plain_http", "public_url", "trusted_proxies", "cors_origins", "console",
     ),
     "Data": (
-        "data", "backup_directory", "memory", "test_clock", "workers", "shards", "durability", "durability_interval",
-        "relaxed_waits", "memory_budget",
+        "data", "backup_directory", "memory", "test_clock", "processes", "shards", "durability",
+        "durability_interval", "relaxed_waits", "memory_budget",
         "message_history", "message_history_time", "disk_warning",
     ),
     "Database and cluster": (

@@ -5,13 +5,14 @@ from __future__ import annotations
 import click
 
 from penstock.cli.arguments import DURATION, short_duration, yes_option
+from penstock.cli.groups import CommandGroup
 from penstock.cli.target import Target, with_target
 from penstock.client.api import Json
 
 _CLOCK = "/test/clock"
 
 
-@click.group("test")
+@click.group("test", cls=CommandGroup)
 def command() -> None:
     """Control a server that has a test clock: penstock serve --memory --test-clock.
 

@@ -15,6 +15,7 @@ import click
 from penstock import __version__
 from penstock.cli.arguments import QUEUE
 from penstock.cli.failure import Failure
+from penstock.cli.groups import did_you_mean
 from penstock.cli.output import safe
 from penstock.cli.shell.operations import QueueOperations, not_found
 from penstock.cli.shell.view import Found
@@ -58,7 +59,8 @@ HELP = {
 def command(target: Target, queue: str | None) -> None:
     """Enter commands line by line, with history and completion (Tab).
 
-    All commands work as on the command line, without "penstock" before them and on the same server. Commands of
+    All commands work as on the command line, without "penstock" before them and on the same server; "message" and
+    "queue" may be left out, too, where that is not ambiguous: "peek orders". Commands of
     DynamoMQ work on the queue that "use" names and on a current message, which "id" or "receive" chooses. "help"
     lists them. Commands can also come from a pipe.
 
@@ -141,11 +143,17 @@ class Shell:
         if own is not None and is_own:
             own(arguments)
             return
-        from penstock.cli import main
+        from penstock.cli import SHELL_COMMANDS, main
 
-        if main.get_command(click.Context(main), name) is None or name == "shell":
-            raise Failure("unrecognized command")
-        main.main([name, *arguments], prog_name="penstock", standalone_mode=False, obj=self._target)
+        if name == "shell":
+            raise Failure("this is the shell")
+        if name in SHELL_COMMANDS:
+            raise Failure(
+                f'"{name}" takes no arguments: it is about the queue of "use" and the message of "id". With '
+                f"arguments, use {SHELL_COMMANDS[name].replace('penstock ', '')}"
+            )
+        words = [*_group_of(main, name), name, *arguments]
+        main.main(words, prog_name="penstock", standalone_mode=False, obj=self._target)
 
     # -- without a message ---------------------------------------------------------------------------------------
 
@@ -270,6 +278,24 @@ class Shell:
             raise not_found(picked.id)
         self._current = found
         return found
+
+
+def _group_of(main: click.Group, name: str) -> list[str]:
+    """The group whose name may be left out before this word: "peek orders" is "message peek orders"."""
+    context = click.Context(main)
+    if main.get_command(context, name) is not None:
+        return []
+    groups = {each: main.get_command(context, each) for each in ("message", "queue")}
+    words = {
+        each: group.list_commands(context) for each, group in groups.items() if isinstance(group, click.Group)
+    }
+    found = [each for each in words if name in words[each]]
+    if not found:
+        known = [*HELP, *main.list_commands(context), *(word for each in words.values() for word in each)]
+        raise Failure(f'unrecognized command "{name}"{did_you_mean(name, known)}')
+    if len(found) > 1:
+        raise Failure(f'which one, "{found[0]} {name}" or "{found[1]} {name}"?')
+    return found
 
 
 def _lines(shell: Shell, target: Target) -> Iterator[str]:

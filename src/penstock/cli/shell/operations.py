@@ -114,13 +114,6 @@ class QueueOperations:
             return self._found(self.queue, known)
         return Found(self.queue, False, received_message(message))
 
-    def receipt(self, found: Found) -> str | None:
-        return self._receipts.get(found.id)
-
-    def hold(self, id: str, receipt: str) -> None:
-        """The message was received elsewhere, with this receipt handle."""
-        self._receipts[id] = receipt
-
     def enqueue_test(self) -> dict[str, str]:
         """Send the test messages, in place of earlier ones; their ids by name."""
         sent = {}

@@ -1,5 +1,5 @@
 """Handlers of messages: received in advance, kept hidden while they are worked on, retried, given back at a stop.
 
-The rules take times as arguments and do no IO: when leases are extended (:mod:`.leases`), which message is next
+The rules take times as arguments and do no IO: when claims are extended (:mod:`.claims`), which message is next
 (:mod:`.schedule`), what follows a failure (:mod:`.retry`).
 """

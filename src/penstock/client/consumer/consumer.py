@@ -15,11 +15,11 @@ from typing import Any
 
 from penstock.client.client import Client
 from penstock.client.codec import Codec, JsonCodec
+from penstock.client.consumer.claims import Claim, HeldClaims
 from penstock.client.consumer.context import MessageContext
 from penstock.client.consumer.failures import Failures, OnError
 from penstock.client.consumer.giving_up import DeadLetters, FailureReports
 from penstock.client.consumer.handlers import Handler, HandlerFunction, batch_outcomes
-from penstock.client.consumer.leases import HeldLeases, Lease
 from penstock.client.consumer.middleware import Middleware, call_through
 from penstock.client.consumer.receiving import Receiver
 from penstock.client.consumer.schedule import (
@@ -51,7 +51,7 @@ class Call:
         self._task = task
 
     def interrupt(self, *, cancel: bool) -> None:
-        self.context.lease_lost.set()
+        self.context.claim_lost.set()
         if cancel:
             self._task.cancel()
 
@@ -89,12 +89,12 @@ class Consumer:
         self._report_failures = report_failures
         self._receiver = Receiver(client, queue, self.settings)
         self._is_fifo = queue.endswith(".fifo")
-        self._calls: dict[Lease, Call] = {}
+        self._calls: dict[Claim, Call] = {}
         self._jobs: set[asyncio.Task[None]] = set()
         self._requests: set[asyncio.Task[None]] = set()  # heartbeats, and messages that are given back
         self._batch_timer: asyncio.TimerHandle | None = None
         self._has_room = asyncio.Event()
-        self._leases_changed = asyncio.Event()
+        self._claims_changed = asyncio.Event()
         self._stopping = asyncio.Event()
         self._is_running = False
         self._stopped = asyncio.Event()
@@ -132,7 +132,7 @@ class Consumer:
         client, queue, settings = self._client, self.queue, self.settings
         size = settings.messages_per_call
         self._visibility_s = visibility_s
-        self._leases = HeldLeases(visibility_s, settings.processing_s_max, heartbeat=settings.heartbeat)
+        self._claims = HeldClaims(visibility_s, settings.processing_s_max, heartbeat=settings.heartbeat)
         self._ahead = Ahead(visibility_s, settings.prefetch)
         self._schedule: Schedule = (
             FifoSchedule(settings.concurrency, self._ahead, size)
@@ -141,8 +141,8 @@ class Consumer:
         )
         # With those that are being deleted: a server that does not delete must not fill the memory.
         self._held_max = 2 * settings.concurrency * (size + settings.prefetch) + RECEIVE_MAX
-        self._settling = Settling(client, queue, self._leases)
-        dead_letters = DeadLetters(client, queue, self._settling, self._leases)
+        self._settling = Settling(client, queue, self._claims)
+        dead_letters = DeadLetters(client, queue, self._settling, self._claims)
         reports = FailureReports(client, queue, self.worker) if self._report_failures else None
         self._failures = Failures(settings, self._settling, dead_letters, reports, self._on_error)
         threads = 1 if self.handler.is_async else settings.concurrency
@@ -183,7 +183,7 @@ class Consumer:
         for job in self._jobs:
             job.cancel()
         # What is still here: of handlers that do not end, and what could not be deleted.
-        await self._give_back_now(self._leases.all()[::-1])
+        await self._give_back_now(self._claims.all()[::-1])
         for request in self._requests:
             request.cancel()
         given_back = self._settling.given_back - given_back
@@ -197,11 +197,11 @@ class Consumer:
             await asyncio.wait([*self._jobs, sooner], timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
         sooner.cancel()
 
-    async def _give_back_now(self, leases: list[Lease]) -> None:
+    async def _give_back_now(self, claims: list[Claim]) -> None:
         """And what others have begun to give back. A server that does not answer cannot keep a stop waiting."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_GIVE_BACK_S):
-                await self._settling.give_back(leases)
+                await self._settling.give_back(claims)
                 await asyncio.gather(*self._requests, return_exceptions=True)
 
     # -- receiving -------------------------------------------------------------------------------------------
@@ -210,7 +210,7 @@ class Consumer:
         loop = asyncio.get_running_loop()
         while not self._stopping.is_set():
             wanted = self._schedule.wanted(loop.time())
-            count = min(wanted, self._held_max - len(self._leases), RECEIVE_MAX)
+            count = min(wanted, self._held_max - len(self._claims), RECEIVE_MAX)
             if count <= 0:
                 self._has_room.clear()
                 await self._has_room.wait()
@@ -219,10 +219,10 @@ class Consumer:
             messages = await self._receiver.receive(count)
             if messages:
                 self.busy_at = now = loop.time()
-                self._schedule.add([self._leases.take(message, now) for message in messages], now)
-                self._leases_changed.set()
+                self._schedule.add([self._claims.take(message, now) for message in messages], now)
+                self._claims_changed.set()
                 self._start_jobs()
-            elif messages is not None and not self._leases:
+            elif messages is not None and not self._claims:
                 self.empty_at = asked_at
                 if self.on_empty is not None:
                     self.on_empty()
@@ -233,36 +233,36 @@ class Consumer:
         loop = asyncio.get_running_loop()
         while True:
             now = loop.time()
-            for lease in self._leases.ended(now):
-                self._lost(lease)
-            due = self._leases.due(now)
+            for claim in self._claims.ended(now):
+                self._lost(claim)
+            due = self._claims.due(now)
             # Until there is an answer: one that never comes must not keep others, or a second try, waiting.
-            self._leases.not_extended([lease for lease, _ in due], now)
+            self._claims.not_extended([claim for claim, _ in due], now)
             for start in range(0, len(due), RECEIVE_MAX):
                 self._request(self._extend(due[start : start + RECEIVE_MAX], now))
-            self._leases_changed.clear()
+            self._claims_changed.clear()
             try:
-                async with asyncio.timeout_at(self._leases.next_at()):
-                    await self._leases_changed.wait()
+                async with asyncio.timeout_at(self._claims.next_at()):
+                    await self._claims_changed.wait()
             except TimeoutError:
                 pass
 
-    async def _extend(self, due: list[tuple[Lease, int]], now: float) -> None:
-        for lease in await self._settling.extend(due, now):
-            self._lost(lease)
+    async def _extend(self, due: list[tuple[Claim, int]], now: float) -> None:
+        for claim in await self._settling.extend(due, now):
+            self._lost(claim)
 
-    def _extend_more(self, lease: Lease, seconds: float) -> None:
+    def _extend_more(self, claim: Claim, seconds: float) -> None:
         """The handler asked for it."""
-        self._leases.extend(lease, seconds, asyncio.get_running_loop().time())
-        self._leases_changed.set()
+        self._claims.extend(claim, seconds, asyncio.get_running_loop().time())
+        self._claims_changed.set()
 
-    def _lost(self, lease: Lease) -> None:
-        call = self._calls.get(lease)
-        about = {"queue": self.queue, "message_id": lease.message.message_id, "running": call is not None}
+    def _lost(self, claim: Claim) -> None:
+        call = self._calls.get(claim)
+        about = {"queue": self.queue, "message_id": claim.message.message_id, "running": call is not None}
         log.warning("a message was lost: its visibility timeout ended", extra=about)
         if call is not None:
             call.interrupt(cancel=self.handler.is_async)
-        self._request(self._settling.give_back(self._schedule.lost(lease)))
+        self._request(self._settling.give_back(self._schedule.lost(claim)))
         self._has_room.set()
 
     def _request(self, coroutine: Coroutine[Any, Any, None]) -> None:
@@ -290,8 +290,8 @@ class Consumer:
     async def _work(self, job: Job) -> None:
         loop = asyncio.get_running_loop()
         started = loop.time()
-        for lease in job:
-            self._leases.begin(lease, started)
+        for claim in job:
+            self._claims.begin(claim, started)
         outcomes = await self._handle(job)
         self._ahead.observe((loop.time() - started) / len(job))
         try:
@@ -302,8 +302,8 @@ class Consumer:
                 await asyncio.gather(*map(self._settle, job, outcomes))
         except Exception:  # an error of ours: nothing keeps the messages hidden any longer
             log.exception("cannot settle messages: they will be delivered again", extra={"queue": self.queue})
-            for lease in job:
-                self._leases.release(lease)
+            for claim in job:
+                self._claims.release(claim)
         self.busy_at = loop.time()
         self._has_room.set()
 
@@ -311,23 +311,23 @@ class Consumer:
         """For each message the error that it failed with, or None."""
         outcomes: list[BaseException | None] = []
         values = []
-        for lease in job:
+        for claim in job:
             try:
-                values.append(self.handler.decode(lease.message))
+                values.append(self.handler.decode(claim.message))
                 outcomes.append(None)
             except Exception as error:
                 outcomes.append(error)
-        readable = [lease for lease, outcome in zip(job, outcomes, strict=True) if outcome is None]
+        readable = [claim for claim, outcome in zip(job, outcomes, strict=True) if outcome is None]
         context = self._context(readable or job, values)
         task = asyncio.create_task(self._call(context, outcomes[0]))
         call = Call(context, task)
-        self._calls.update((lease, call) for lease in job)
+        self._calls.update((claim, call) for claim in job)
         try:
             await asyncio.wait([task])
         finally:
             task.cancel()
-            for lease in job:
-                del self._calls[lease]
+            for claim in job:
+                del self._calls[claim]
         handled = iter(self._outcomes_of(task, context, len(readable)))
         return [next(handled) if outcome is None else outcome for outcome in outcomes]
 
@@ -351,7 +351,7 @@ class Consumer:
     ) -> list[BaseException | None]:
         if task.cancelled():
             # Else it is an error of the handler: something that it waits for was cancelled.
-            return [Interrupted() if context.lease_lost.is_set() else asyncio.CancelledError()] * count
+            return [Interrupted() if context.claim_lost.is_set() else asyncio.CancelledError()] * count
         if (error := task.exception()) is not None:
             return [error] * count
         if self.settings.batch_size is None:
@@ -361,7 +361,7 @@ class Consumer:
         except TypeError as wrong:
             return [wrong] * count
 
-    def _finish(self, job: Job, *, failed: bool = False) -> list[Lease]:
+    def _finish(self, job: Job, *, failed: bool = False) -> list[Claim]:
         given_back = self._schedule.finish(job, asyncio.get_running_loop().time(), failed=failed)
         self._has_room.set()
         self._start_jobs()
@@ -372,7 +372,7 @@ class Consumer:
     async def _settle_in_order(self, job: Job, outcomes: list[BaseException | None]) -> None:
         """Of one group: what is done before the first failure counts, and what follows it is given back."""
         done = next((place for place, error in enumerate(outcomes) if error is not None), len(job))
-        deleted = await asyncio.gather(*(self._settling.delete(lease) for lease in job[:done]))
+        deleted = await asyncio.gather(*(self._settling.delete(claim) for claim in job[:done]))
         done = deleted.index(False) if False in deleted else done
         rest = self._finish(job, failed=done < len(job))
         if done < len(job):
@@ -380,12 +380,12 @@ class Consumer:
             await self._settling.give_back([*rest, *reversed(job[done + 1 :])])
             await self._settle(job[done], outcomes[done])
 
-    async def _settle(self, lease: Lease, error: BaseException | None) -> None:
-        if lease.is_lost:
+    async def _settle(self, claim: Claim, error: BaseException | None) -> None:
+        if claim.is_lost:
             return
         if error is None:
-            await self._settling.delete(lease)
+            await self._settling.delete(claim)
         elif isinstance(error, Interrupted):
-            await self._settling.give_back([lease])
+            await self._settling.give_back([claim])
         else:
-            await self._failures.settle(lease, error, self._context([lease], []))
+            await self._failures.settle(claim, error, self._context([claim], []))

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from penstock.client.consumer.leases import Lease
+from penstock.client.consumer.claims import Claim
 from penstock.client.structs import Message
 
 log = logging.getLogger("penstock.worker")
@@ -19,7 +19,7 @@ class MessageContext:
     """``messages`` are those of one call: one, or a batch. ``message`` and ``attempt`` are of the first of them.
 
     ``values`` are what the bodies were read as; there are none if the only body cannot be read.
-    ``lease_lost`` is set when a message is not this worker's any more, or has to be given back: a handler in a thread
+    ``claim_lost`` is set when a message is not this worker's any more, or has to be given back: a handler in a thread
     should look at it and end, since nothing that it does counts any more. An ``async`` handler is cancelled.
     ``is_duplicate`` is set when the handler was not called, because an earlier delivery was handled."""
 
@@ -27,17 +27,17 @@ class MessageContext:
         self,
         queue: str,
         worker: str,
-        job: list[Lease],
+        job: list[Claim],
         values: list[Any],
         visibility_timeout: int,
-        extend: Callable[[Lease, float], None],
+        extend: Callable[[Claim, float], None],
     ) -> None:
         self.queue = queue
         self.worker = worker
         self.values = values
         self.visibility_timeout = visibility_timeout
-        self.messages: tuple[Message, ...] = tuple(lease.message for lease in job)
-        self.lease_lost = threading.Event()
+        self.messages: tuple[Message, ...] = tuple(claim.message for claim in job)
+        self.claim_lost = threading.Event()
         self.is_duplicate = False
         self.logger = logging.LoggerAdapter(
             log, {"queue": queue, "message_id": self.message.message_id, "attempt": self.attempt}
@@ -45,6 +45,11 @@ class MessageContext:
         self._job = job
         self._extend = extend
         self._loop = asyncio.get_running_loop()
+
+    @property
+    def lease_lost(self) -> threading.Event:
+        """The name of ``claim_lost`` in the version before; the next one does not have it."""
+        return self.claim_lost
 
     @property
     def message(self) -> Message:
@@ -63,7 +68,7 @@ class MessageContext:
     @property
     def deadline(self) -> datetime:
         """Until then the messages are this worker's, as long as the server can be reached."""
-        left_s = min(lease.end_at for lease in self._job) - self._loop.time()
+        left_s = min(claim.end_at for claim in self._job) - self._loop.time()
         return datetime.now(UTC) + timedelta(seconds=left_s)
 
     def extend(self, seconds: float) -> None:
@@ -72,10 +77,10 @@ class MessageContext:
         SQS: a message can be kept for twelve hours in all."""
         if not seconds > 0:
             raise ValueError(f"invalid value {seconds} for seconds: expected more than 0")
-        if self.lease_lost.is_set():
+        if self.claim_lost.is_set():
             return
-        for lease in self._job:
-            self._loop.call_soon_threadsafe(self._extend, lease, seconds)
+        for claim in self._job:
+            self._loop.call_soon_threadsafe(self._extend, claim, seconds)
 
     def attribute(self, name: str) -> Any:
         """The value of a message attribute of the first message; None if it has none of this name."""

@@ -19,8 +19,8 @@ import traceback
 from enum import Enum, auto
 
 from penstock.client.client import Client
+from penstock.client.consumer.claims import Claim, HeldClaims
 from penstock.client.consumer.context import attempt_of
-from penstock.client.consumer.leases import HeldLeases, Lease
 from penstock.client.consumer.retry import GiveUp, Retry
 from penstock.client.consumer.settling import Settling
 from penstock.client.credentials import ProfileError
@@ -101,20 +101,20 @@ class GaveUp(Enum):
 
 
 class DeadLetters:
-    def __init__(self, client: Client, queue: str, settling: Settling, leases: HeldLeases) -> None:
+    def __init__(self, client: Client, queue: str, settling: Settling, claims: HeldClaims) -> None:
         self._client = client
         self._queue = queue
         self._settling = settling
-        self._leases = leases
+        self._claims = claims
         self._by_admin = True
         self._target: str | None = None  # as the redrive policy says
         self._target_until = 0.0
 
-    async def move(self, lease: Lease, now: float) -> GaveUp:
+    async def move(self, claim: Claim, now: float) -> GaveUp:
         """Raises ApiError or Unavailable: nothing is done, or it is not known."""
         if self._by_admin and await self._client.is_penstock():
             try:
-                return await self._move_by_admin(lease)
+                return await self._move_by_admin(claim)
             except ApiError as error:
                 if not error.is_denied:
                     raise
@@ -126,22 +126,22 @@ class DeadLetters:
         target = await self._find_target(now)
         if target is None:
             return GaveUp.IMPOSSIBLE
-        await self._send(target, lease.message)
-        return GaveUp.MOVED if await self._settling.delete(lease) else GaveUp.LOST
+        await self._send(target, claim.message)
+        return GaveUp.MOVED if await self._settling.delete(claim) else GaveUp.LOST
 
-    async def _move_by_admin(self, lease: Lease) -> GaveUp:
-        handle, _ = split_handle(lease.message.receipt_handle)  # the payload stays with the dead letter
+    async def _move_by_admin(self, claim: Claim) -> GaveUp:
+        handle, _ = split_handle(claim.message.receipt_handle)  # the payload stays with the dead letter
         body = {"receipt_handle": handle}
         try:
-            await admin_post(self._client, self._queue, lease.message, "dead-letter", body)
+            await admin_post(self._client, self._queue, claim.message, "dead-letter", body)
         except ApiError as error:
             if error.code == "NotPossible":
                 return GaveUp.IMPOSSIBLE
             if error.code in ("ReceiptHandleExpired", "MessageDoesNotExist"):
-                self._leases.refused(lease)
+                self._claims.refused(claim)
                 return GaveUp.LOST
             raise
-        self._leases.release(lease)
+        self._claims.release(claim)
         return GaveUp.MOVED
 
     async def _find_target(self, now: float) -> str | None:

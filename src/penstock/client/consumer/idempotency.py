@@ -91,7 +91,7 @@ class Idempotency:
         except BaseException:
             await self._release(key, owner, renewing)
             raise
-        if context.lease_lost.is_set():  # it may have ended early for that reason
+        if context.claim_lost.is_set():  # it may have ended early for that reason
             await self._release(key, owner, renewing)
         else:
             renewing.cancel()

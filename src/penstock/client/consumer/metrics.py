@@ -55,7 +55,7 @@ class Metrics:
         try:
             returned = await call_next()
             result = "duplicate" if context.is_duplicate else "done"
-            if context.lease_lost.is_set():
+            if context.claim_lost.is_set():
                 result = "interrupted"
             return returned
         except Retry:

@@ -38,7 +38,7 @@ async def log_handled(context: MessageContext, call_next: CallNext) -> Any:
     level, text, error = logging.INFO, "handled", None
     try:
         result = await call_next()
-        if context.lease_lost.is_set():
+        if context.claim_lost.is_set():
             text = "interrupted"
         elif context.is_duplicate:
             text = "skipped: handled before"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, Protocol
 
-from penstock.client.consumer.leases import Lease
+from penstock.client.consumer.claims import Claim
 
 RECEIVE_MAX: Final = 10  # SQS: messages of one receive
 _AHEAD_S_MAX = 2.0  # of work that waits here
@@ -18,7 +18,7 @@ _AHEAD_PART = 0.25  # of the visibility timeout
 _WEIGHT = 0.2  # of the last duration in the mean
 _CAREFUL_S = 60.0  # after a failure on a FIFO queue; see FifoSchedule.wanted
 
-Job = list[Lease]
+Job = list[Claim]
 """What one call of the handler gets: one message, or a batch."""
 
 
@@ -43,7 +43,7 @@ class Ahead:
 
 
 class Schedule(Protocol):
-    def add(self, leases: list[Lease], now: float) -> None:
+    def add(self, claims: list[Claim], now: float) -> None:
         """They were received, in this order."""
 
     def start(self, now: float) -> Job | None:
@@ -52,13 +52,13 @@ class Schedule(Protocol):
     def start_at(self) -> float:
         """When :meth:`start` would give one that waits to become larger."""
 
-    def finish(self, job: Job, now: float, *, failed: bool) -> list[Lease]:
+    def finish(self, job: Job, now: float, *, failed: bool) -> list[Claim]:
         """Which messages are given back, in this order."""
 
-    def lost(self, lease: Lease) -> list[Lease]:
+    def lost(self, claim: Claim) -> list[Claim]:
         """One that waits is not ours any more. Which messages are given back, in this order."""
 
-    def drain(self) -> list[Lease]:
+    def drain(self) -> list[Claim]:
         """All that wait are given back, in this order."""
 
     def wanted(self, now: float) -> int:
@@ -73,12 +73,12 @@ class StandardSchedule:
         self._ahead = ahead
         self._batch_size = batch_size
         self._batch_wait_s = batch_wait_s
-        self._waiting: deque[tuple[float, Lease]] = deque()
+        self._waiting: deque[tuple[float, Claim]] = deque()
         self._running = 0  # jobs
         self._handled = 0  # messages in them
 
-    def add(self, leases: list[Lease], now: float) -> None:
-        self._waiting.extend((now, lease) for lease in leases)
+    def add(self, claims: list[Claim], now: float) -> None:
+        self._waiting.extend((now, claim) for claim in claims)
 
     def start(self, now: float) -> Job | None:
         if self._running >= self._concurrency or not self._waiting or now < self.start_at():
@@ -95,17 +95,17 @@ class StandardSchedule:
         is_full = len(self._waiting) >= self._batch_size
         return 0.0 if is_full else self._waiting[0][0] + self._batch_wait_s
 
-    def finish(self, job: Job, now: float, *, failed: bool) -> list[Lease]:
+    def finish(self, job: Job, now: float, *, failed: bool) -> list[Claim]:
         self._running -= 1
         self._handled -= len(job)
         return []
 
-    def lost(self, lease: Lease) -> list[Lease]:
-        self._waiting = deque(each for each in self._waiting if each[1] is not lease)
+    def lost(self, claim: Claim) -> list[Claim]:
+        self._waiting = deque(each for each in self._waiting if each[1] is not claim)
         return []
 
-    def drain(self) -> list[Lease]:
-        given_back = [lease for _, lease in reversed(self._waiting)]
+    def drain(self) -> list[Claim]:
+        given_back = [claim for _, claim in reversed(self._waiting)]
         self._waiting.clear()
         return given_back
 
@@ -120,7 +120,7 @@ class _HeldGroup:
     __slots__ = ("running", "waiting")
 
     def __init__(self) -> None:
-        self.waiting: deque[Lease] = deque()
+        self.waiting: deque[Claim] = deque()
         self.running: Job | None = None
 
 
@@ -134,12 +134,12 @@ class FifoSchedule:
         self._running = 0
         self._careful_until = 0.0
 
-    def add(self, leases: list[Lease], now: float) -> None:
-        for lease in leases:
-            group = self._groups.setdefault(group_of(lease), _HeldGroup())
+    def add(self, claims: list[Claim], now: float) -> None:
+        for claim in claims:
+            group = self._groups.setdefault(group_of(claim), _HeldGroup())
             if not group.waiting and group.running is None:
-                self._ready.append(group_of(lease))
-            group.waiting.append(lease)
+                self._ready.append(group_of(claim))
+            group.waiting.append(claim)
 
     def start(self, now: float) -> Job | None:
         if self._running >= self._concurrency or not self._ready:
@@ -152,13 +152,13 @@ class FifoSchedule:
     def start_at(self) -> float:
         return 0.0 if self._ready and self._running < self._concurrency else float("inf")
 
-    def finish(self, job: Job, now: float, *, failed: bool) -> list[Lease]:
+    def finish(self, job: Job, now: float, *, failed: bool) -> list[Claim]:
         name = group_of(job[0])
         group = self._groups[name]
         assert group.running is job, "one job of a group at a time"
         group.running = None
         self._running -= 1
-        given_back: list[Lease] = []
+        given_back: list[Claim] = []
         if failed:
             self._careful_until = now + _CAREFUL_S
             given_back = list(reversed(group.waiting))
@@ -169,16 +169,16 @@ class FifoSchedule:
             del self._groups[name]
         return given_back
 
-    def lost(self, lease: Lease) -> list[Lease]:
-        name = group_of(lease)
+    def lost(self, claim: Claim) -> list[Claim]:
+        name = group_of(claim)
         group = self._groups.get(name)
         if group is None:
             return []
-        if group.running is not None and lease in group.running:
+        if group.running is not None and claim in group.running:
             behind = list(group.waiting)
             group.waiting.clear()
-        elif lease in group.waiting:
-            place = group.waiting.index(lease)
+        elif claim in group.waiting:
+            place = group.waiting.index(claim)
             behind = list(group.waiting)[place + 1 :]
             group.waiting = deque(list(group.waiting)[:place])
         else:
@@ -188,8 +188,8 @@ class FifoSchedule:
             del self._groups[name]
         return behind[::-1]
 
-    def drain(self) -> list[Lease]:
-        given_back: list[Lease] = []
+    def drain(self) -> list[Claim]:
+        given_back: list[Claim] = []
         for name, group in list(self._groups.items()):
             given_back += reversed(group.waiting)
             group.waiting.clear()
@@ -209,6 +209,6 @@ class FifoSchedule:
         return min(RECEIVE_MAX, max(self._batch_size, 1 + self._ahead.per_handler()))
 
 
-def group_of(lease: Lease) -> str:
-    group: str = lease.message.attributes.get("MessageGroupId", "")
+def group_of(claim: Claim) -> str:
+    group: str = claim.message.attributes.get("MessageGroupId", "")
     return group

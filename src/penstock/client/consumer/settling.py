@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from penstock.backoff import backoff
 from penstock.client.client import Client
-from penstock.client.consumer.leases import HeldLeases, Lease
+from penstock.client.consumer.claims import Claim, HeldClaims
 from penstock.client.consumer.retry import visibility_s
 from penstock.client.credentials import ProfileError
 from penstock.client.errors import ApiError, Unavailable, api_error, is_final
@@ -33,41 +33,41 @@ _PAUSE_S, _PAUSE_S_MAX = 0.2, 5.0
 class Settling:
     """Of the messages of one queue."""
 
-    def __init__(self, client: Client, queue: str, leases: HeldLeases) -> None:
+    def __init__(self, client: Client, queue: str, claims: HeldClaims) -> None:
         self._client = client
         self._queue = queue
-        self._leases = leases
+        self._claims = claims
         self._deletes = DeleteBatches(client, queue)
         self.given_back = 0  # messages so far
 
-    async def delete(self, lease: Lease) -> bool:
+    async def delete(self, claim: Claim) -> bool:
         """False: it was lost before, or cannot be deleted. It will be delivered again."""
         attempt = 0
-        while not lease.is_lost:
+        while not claim.is_lost:
             try:
-                await self._deletes.delete(lease.message.receipt_handle)
+                await self._deletes.delete(claim.message.receipt_handle)
             except Exception as error:
-                about = self._about(lease, error)
+                about = self._about(claim, error)
                 if is_final(error):
                     log.error("cannot delete a message: it will be delivered again", extra=about)
-                    self._leases.refused(lease)
+                    self._claims.refused(claim)
                     break
                 log.warning("cannot delete a message: trying again", extra=about)
                 attempt += 1
                 await asyncio.sleep(backoff(attempt, _PAUSE_S, _PAUSE_S_MAX))
             else:
-                self._leases.release(lease)
+                self._claims.release(claim)
                 return True
         return False
 
-    async def extend(self, due: Sequence[tuple[Lease, int]], now: float) -> list[Lease]:
+    async def extend(self, due: Sequence[tuple[Claim, int]], now: float) -> list[Claim]:
         """Up to ten. Returns those that are lost, by what the queue says."""
         entries = [
-            VisibilityEntry(lease.message.receipt_handle, seconds, id=str(place))
-            for place, (lease, seconds) in enumerate(due)
+            VisibilityEntry(claim.message.receipt_handle, seconds, id=str(place))
+            for place, (claim, seconds) in enumerate(due)
         ]
         try:
-            async with asyncio.timeout(min(lease.until for lease, _ in due) - now):
+            async with asyncio.timeout(min(claim.until for claim, _ in due) - now):
                 result = await self._client.change_message_visibility_batch(self._queue, entries)
         except (*REQUEST_ERRORS, TimeoutError) as error:
             log.warning(
@@ -76,29 +76,29 @@ class Settling:
             return []
         failed = {entry.id: entry for entry in result.failed}
         lost = []
-        for place, (lease, seconds) in enumerate(due):
+        for place, (claim, seconds) in enumerate(due):
             failure = failed.get(str(place))
             if failure is None:
-                self._leases.extended(lease, seconds, now)
-            elif failure.sender_fault and self._leases.refused(lease):
-                lost.append(lease)
+                self._claims.extended(claim, seconds, now)
+            elif failure.sender_fault and self._claims.refused(claim):
+                lost.append(claim)
         return lost
 
-    async def hide(self, lease: Lease, pause_s: float, now: float) -> None:
+    async def hide(self, claim: Claim, pause_s: float, now: float) -> None:
         """For the pause before the next attempt. If that fails, it is visible when its timeout ends."""
-        self._leases.release(lease)
-        seconds = visibility_s(pause_s, now - lease.received_at)
+        self._claims.release(claim)
+        seconds = visibility_s(pause_s, now - claim.received_at)
         try:
-            await self._client.change_message_visibility(self._queue, lease.message.receipt_handle, seconds)
+            await self._client.change_message_visibility(self._queue, claim.message.receipt_handle, seconds)
         except REQUEST_ERRORS as error:
-            log.warning("cannot set the pause before the next attempt", extra=self._about(lease, error))
+            log.warning("cannot set the pause before the next attempt", extra=self._about(claim, error))
 
-    async def give_back(self, leases: Sequence[Lease]) -> None:
+    async def give_back(self, claims: Sequence[Claim]) -> None:
         """Visible at once, in this order."""
-        for lease in leases:
-            self._leases.release(lease)
-        for given_back in _batches([lease for lease in leases if not lease.is_lost]):
-            entries = [VisibilityEntry(lease.message.receipt_handle, 0) for lease in given_back]
+        for claim in claims:
+            self._claims.release(claim)
+        for given_back in _batches([claim for claim in claims if not claim.is_lost]):
+            entries = [VisibilityEntry(claim.message.receipt_handle, 0) for claim in given_back]
             try:
                 result = await self._client.change_message_visibility_batch(self._queue, entries)
                 self.given_back += len(result.successful)
@@ -108,8 +108,8 @@ class Settling:
                     "cannot give messages back: they are visible when their timeout ends", extra=about
                 )
 
-    def _about(self, lease: Lease, error: Exception) -> dict[str, str]:
-        return {"queue": self._queue, "message_id": lease.message.message_id, "reason": str(error)}
+    def _about(self, claim: Claim, error: Exception) -> dict[str, str]:
+        return {"queue": self._queue, "message_id": claim.message.message_id, "reason": str(error)}
 
 
 class DeleteBatches:

@@ -20,7 +20,7 @@ export function SignIn({ onDone }) {
   };
   return html`<main class="sign-in"><div class="card">
     <h1>Sign in to Penstock</h1>
-    <p class="soft">With an access key of this server. <code>penstock user add NAME --policy administrator</code> makes one.
+    <p class="soft">With an access key of this server. <code>penstock user create NAME --policy administrator</code> makes one.
       The browser keeps neither key nor secret; the session ends after an hour.</p>
     <form onSubmit=${signIn}>
       <${Field} label="Access key"><input name="access_key" required autocomplete="username" autofocus spellcheck=${false} /><//>

@@ -31,7 +31,9 @@ def open_audit_log(config: Config, now_ms: Callable[[], int]) -> AuditLog | None
     path = config.audit_file
     if path is None:
         return None
-    file = AuditFile(path, bytes_max=config.audit_max_size, keep=config.audit_keep, shared=config.workers > 1)
+    file = AuditFile(
+        path, bytes_max=config.audit_max_size, keep=config.audit_keep, shared=config.processes > 1
+    )
     file.check()
     return AuditLog(file, now_ms, data_events=config.audit_data_events, required=config.audit_required)
 

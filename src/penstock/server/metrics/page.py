@@ -1,6 +1,6 @@
 """The page /metrics, on the port of the server or on a port of its own.
 
-One scrape shows all workers of a server. A node of a cluster shows itself: each node is a target of its own.
+One scrape shows all processes of a server. A node of a cluster shows itself: each node is a target of its own.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ class ScrapeQuestion(ShardQuestion[list[MetricFamily]], frozen=True):
 
 
 class MetricsPage(Part):
-    def __init__(self, parts: Parts, origins: Origins, worker: int | None) -> None:
-        """``worker``: its number, if the server has several."""
+    def __init__(self, parts: Parts, origins: Origins, process: int | None) -> None:
+        """``process``: its number, if the server has several."""
         self._parts = parts
         self._origins = origins
-        self._about = "" if worker is None else labels(worker=str(worker))
-        self._asks_workers = worker is not None
+        self._about = "" if process is None else labels(process=str(process))
+        self._asks_processes = process is not None
         self._shown = ShownQueues(parts.config.metrics_queues)
         self.is_open = False  # the store is open: there is something to measure
 
@@ -84,9 +84,9 @@ class MetricsPage(Part):
     # -- what is measured --------------------------------------------------------------------------------------
 
     async def text(self, *, open_metrics: bool) -> bytes:
-        """Raises Unreachable if a worker does not answer: a scrape is complete, or it fails."""
+        """Raises Unreachable if a process does not answer: a scrape is complete, or it fails."""
         broker = self._parts.broker
-        if self._asks_workers:
+        if self._asks_processes:
             families = await broker.ask(ScrapeQuestion())
         else:
             families = merged(await self.families())

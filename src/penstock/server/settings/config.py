@@ -70,6 +70,10 @@ class Setting(NamedTuple):
         return f"--{self.name.replace('_', '-')}"
 
 
+# Names of the version before, which still work and warn. The next version does not know them.
+FORMER_NAMES = {"workers": "processes"}
+
+
 # Each annotation holds the type of the setting and its line of help.
 @dataclass(frozen=True, kw_only=True)
 class Config:
@@ -127,8 +131,8 @@ class Config:
     test_clock: Annotated[
         bool, BOOLEAN, "Let tests advance the clock of the broker, with the admin API. Needs memory."
     ] = False
-    workers: Annotated[
-        int, integer(1, 64), "Worker processes that share the port and the shards of the data."
+    processes: Annotated[
+        int, integer(1, 64), "Server processes that share the port and the shards of the data."
     ] = 1
     durability: Annotated[
         str,
@@ -279,13 +283,15 @@ class Config:
     ] = ()
 
     # Not settings: the tables [queues.NAME] of the config file, and the name of that file; where each setting was
-    # given; flags and variables, so that the settings can be read again; and a flag of one start.
+    # given; flags and variables, so that the settings can be read again; a flag of one start; and warnings about
+    # names of earlier versions.
     queues: tuple[DeclaredQueue, ...] = ()
     file: str = ""
     sources: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
     flags: dict[str, object] = field(default_factory=dict, compare=False, repr=False)
     variables: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
     accept_data_loss: bool = field(default=False, compare=False)
+    warnings: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def addresses(self) -> tuple[Address, ...]:
@@ -341,18 +347,18 @@ class Config:
         """None: with --memory the keys need not be stored, unless a keyring is set."""
         return self.keyring or (None if self.memory else self.data / "penstock-keys.json")
 
-    def share(self, workers: int, shards: int) -> Config:
-        """Of one of several workers: its part of what all may use together."""
+    def share(self, processes: int, shards: int) -> Config:
+        """Of one of several processes: its part of what all may use together."""
         return replace(
             self,
             shards=shards,
-            memory_budget=self.memory_budget // workers,
-            message_history=self.message_history // workers,
-            metrics_queues=-(-self.metrics_queues // workers),
-            metrics_memory=self.metrics_memory // workers,
-            max_buffered_size=self.max_buffered_size // workers,
-            max_connections=-(-self.max_connections // workers),
-            max_connections_per_address=-(-self.max_connections_per_address // workers),
+            memory_budget=self.memory_budget // processes,
+            message_history=self.message_history // processes,
+            metrics_queues=-(-self.metrics_queues // processes),
+            metrics_memory=self.metrics_memory // processes,
+            max_buffered_size=self.max_buffered_size // processes,
+            max_connections=-(-self.max_connections // processes),
+            max_connections_per_address=-(-self.max_connections_per_address // processes),
         )
 
     @property
@@ -404,3 +410,9 @@ def settings() -> dict[str, Setting]:
             type_, description = metadata
             found[each.name] = Setting(each.name, type_, description, each.default)
     return found
+
+
+@cache
+def former_settings() -> dict[str, Setting]:
+    """The renamed settings, under the names that they had."""
+    return {former: settings()[name]._replace(name=former) for former, name in FORMER_NAMES.items()}

@@ -13,11 +13,20 @@ from typing import Any, NamedTuple
 
 from penstock.auth.encryption.root_key import VARIABLE as ROOT_KEY_VARIABLE
 from penstock.auth.secret_files import why_not_trusted
-from penstock.server.settings.config import MEMORY_BUDGET_MIN, Config, ConfigError, Setting, settings
+from penstock.server.settings.config import (
+    FORMER_NAMES,
+    MEMORY_BUDGET_MIN,
+    Config,
+    ConfigError,
+    Setting,
+    former_settings,
+    settings,
+)
 from penstock.server.settings.queues import DeclaredQueueError, check_queues, read_queues
 from penstock.server.settings.types import InvalidItem, without_password
 
 _PREFIX = "PENSTOCK_"
+_NEXT_VERSION = "the next version does not know the old name"
 CONFIG_VARIABLE = f"{_PREFIX}CONFIG"
 _DEPTH_MAX = 32
 _NO_SETTINGS = (CONFIG_VARIABLE, ROOT_KEY_VARIABLE)
@@ -45,8 +54,20 @@ def load_config(
 
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
+    warnings: list[str] = []
     for source in (_from_file(table, path), _from_environment(environment), _from_flags(flags)):
-        found = {given.setting.name: (_value(given), given.where) for given in source}
+        found: dict[str, tuple[Any, str]] = {}
+        for given in source:
+            name = FORMER_NAMES.get(given.setting.name, given.setting.name)
+            if name in found:
+                raise ConfigError(
+                    f"{name} is given twice, once under its former name: remove that ({given.where})"
+                )
+            if name != given.setting.name:
+                warnings.append(
+                    f"{given.setting.name} ({given.where}) is called {name} now, and {_NEXT_VERSION}"
+                )
+            found[name] = _value(given), given.where
         if "listen" not in found and not found.keys().isdisjoint(("host", "port")):
             # host and port of a stronger source replace the list of a weaker one.
             values.pop("listen", None)
@@ -54,7 +75,7 @@ def load_config(
         values |= {name: value for name, (value, _) in found.items()}
         sources |= {name: where for name, (_, where) in found.items()}
     config = Config(
-        **values, queues=queues, file=path, sources=sources,
+        **values, queues=queues, file=path, sources=sources, warnings=tuple(warnings),
         flags={name: value for name, value in flags.items() if value is not None},
         variables={
             name: value for name, value in environment.items()
@@ -115,7 +136,7 @@ def _too_deep(path: Path) -> ConfigError:
 
 def _from_file(table: Mapping[str, object], path: str) -> Iterator[Given]:
     for name, value in table.items():
-        setting = settings().get(name)
+        setting = settings().get(name) or former_settings().get(name)
         if setting is None:
             hint = did_you_mean(name, [*settings(), "queues"])
             raise ConfigError(f'unknown setting "{name}" in {path}{hint}')
@@ -124,13 +145,14 @@ def _from_file(table: Mapping[str, object], path: str) -> Iterator[Given]:
 
 def _from_environment(environment: Mapping[str, str]) -> Iterator[Given]:
     by_variable = {setting.variable: setting for setting in settings().values()}
+    known = by_variable | {setting.variable: setting for setting in former_settings().values()}
     for name, value in environment.items():
         if not name.startswith(_PREFIX) or name in _NO_SETTINGS or _is_service_link(name, value):
             continue
-        if name not in by_variable:
+        if name not in known:
             hint = did_you_mean(name, [*by_variable, *_NO_SETTINGS])
             raise ConfigError(f'unknown setting "{name}" in the environment{hint}')
-        yield Given(by_variable[name], value, name)
+        yield Given(known[name], value, name)
 
 
 def _is_service_link(name: str, value: str) -> bool:
@@ -139,7 +161,7 @@ def _is_service_link(name: str, value: str) -> bool:
 
 
 def _from_flags(flags: Mapping[str, object]) -> Iterator[Given]:
-    for name, setting in settings().items():
+    for name, setting in (settings() | former_settings()).items():
         if flags.get(name) is not None:
             yield Given(setting, flags[name], setting.flag)
 
@@ -194,15 +216,15 @@ def _check_combinations(config: Config) -> None:
             f"durability = {config.durability} has no effect with memory, which uses no disk: remove one of them"
         )
     _check_test_clock(config)
-    if 0 < config.shards < config.workers:
+    if 0 < config.shards < config.processes:
         raise ConfigError(
-            f"shards = {config.shards} is too few for {config.workers} workers, which own at least one each: "
-            "set shards to four per worker, or leave it out"
+            f"shards = {config.shards} is too few for {config.processes} processes, which own at least one each: "
+            "set shards to four per process, or leave it out"
         )
-    if config.memory_budget < config.workers * MEMORY_BUDGET_MIN:
+    if config.memory_budget < config.processes * MEMORY_BUDGET_MIN:
         raise ConfigError(
-            f"memory_budget is too small for {config.workers} workers, which divide it: set it to "
-            f"{config.workers * MEMORY_BUDGET_MIN >> 20}MB or more"
+            f"memory_budget is too small for {config.processes} processes, which divide it: set it to "
+            f"{config.processes * MEMORY_BUDGET_MIN >> 20}MB or more"
         )
     _check_cluster(config)
     if config.requests_burst and not config.requests_per_second:
@@ -224,9 +246,9 @@ def _check_test_clock(config: Config) -> None:
             "test_clock is set but memory is not: advancing the clock would expire stored messages. Set memory, and "
             "remove store if it is set"
         )
-    if config.workers > 1:
+    if config.processes > 1:
         raise ConfigError(
-            "test_clock cannot be used with workers, which would each have a clock of its own: remove one of them"
+            "test_clock cannot be used with processes, which would each have a clock of its own: remove one of them"
         )
 
 
@@ -241,10 +263,10 @@ def _check_cluster(config: Config) -> None:
         ):
             if is_set:
                 raise ConfigError(f"{name} has no effect with store, which is a database: remove one of them")
-        if config.workers > 1:
+        if config.processes > 1:
             raise ConfigError(
-                "workers cannot be used with store: a server on a database is one process. Start several of them as "
-                "nodes of a cluster, with advertise"
+                "processes cannot be used with store: a server on a database is one process. Start several of them "
+                "as nodes of a cluster, with advertise"
             )
     if config.advertise is None:
         for name in ("cluster_listen", "cluster_secret_file", *_CLUSTER_TLS):

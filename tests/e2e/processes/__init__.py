@@ -1,0 +1,1 @@
+"""The same tests as for one process, against several processes: clients see no difference."""

@@ -1,0 +1,3 @@
+"""With two processes."""
+
+from e2e.test_dead_letters import *  # noqa: F403

@@ -1,0 +1,3 @@
+"""With two processes."""
+
+from e2e.test_messages import *  # noqa: F403

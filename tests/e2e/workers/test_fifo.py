@@ -1,3 +1,0 @@
-"""With two workers."""
-
-from e2e.test_fifo import *  # noqa: F403

@@ -1,3 +1,0 @@
-"""With two workers."""
-
-from e2e.test_long_polls import *  # noqa: F403

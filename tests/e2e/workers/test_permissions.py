@@ -1,3 +1,0 @@
-"""With two workers."""
-
-from e2e.test_permissions import *  # noqa: F403
