@@ -126,7 +126,7 @@ class Broker:
 
     @property
     def partitions(self) -> list[Partition]:
-        """Of the shards that this process owns."""
+        """The partitions of the shards that this process owns."""
         return list(self._partitions.values())
 
     @property
@@ -315,7 +315,7 @@ class Broker:
         return await self._others.tasks(space, queue, tasks_max, after)
 
     async def statuses(self) -> list[ShardStatus]:
-        """Of all shards, in order."""
+        """Returns the state of every shard, in order."""
         return await self._others.statuses()
 
     async def create(
@@ -455,7 +455,7 @@ class Broker:
     def dead_letter(
         self, queue: LiveQueue, handle: str, seq: int, requester: Requester | None = None
     ) -> Coroutine[Any, None, QueueName]:
-        """Of a message in flight, by its receiver."""
+        """The receiver of a message in flight sends it to the dead-letter queue."""
         return queue.dead_letter(handle, seq, requester)
 
     def counts(self, queue: LiveQueue) -> Coroutine[Any, None, Counts]:

@@ -19,7 +19,7 @@ _QUEUES_PER_TURN = 200
 
 
 class QueueFigures(NamedTuple):
-    """Of one queue, since this process has it."""
+    """What is counted of one queue since this process owns it."""
 
     name: QueueName
     is_active: bool
@@ -32,7 +32,7 @@ class QueueFigures(NamedTuple):
 
 
 async def figures_of(partition: Partition) -> AsyncGenerator[list[QueueFigures], None]:
-    """Of all queues of a shard, some in each turn of the loop."""
+    """Yields the figures of all queues of a shard, some in each turn of the loop."""
     queues = list(partition.catalogue)
     for start in range(0, len(queues), _QUEUES_PER_TURN):
         yield [

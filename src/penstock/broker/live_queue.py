@@ -353,7 +353,7 @@ class LiveQueue:
         )
 
     async def dead_letter(self, handle: str, seq: int, requester: Requester | None = None) -> QueueName:
-        """The receiver of this message sends it to the dead-letter queue; answers which. Raises NotPossible,
+        """The receiver of this message sends it to the dead-letter queue. Returns that queue. Raises NotPossible,
         HandleInvalid, or HandleExpired if the receiver does not hold it any more."""
         if not self.memory.loaded:
             await self.memory.load()
@@ -432,7 +432,7 @@ class LiveQueue:
         outcomes: Outcomes,
         changed: list[tuple[int, int]],
     ) -> list[int]:
-        """Decide with what the store says of these messages. Answers which were deleted."""
+        """Decide with what the store says of these messages. Returns those that were deleted."""
         shard, rules = self._shard, self.rules
         rules.backlog.lookups += 1
         try:

@@ -165,7 +165,7 @@ class OtherShards(Protocol):
         """The first queues in the order of the query."""
 
     async def series(self, query: SeriesQuery) -> list[QueueSeries]:
-        """Of the first queues, in order of name."""
+        """Returns the series of the first queues, in order of name."""
 
     async def targets(self, space: Space) -> set[str]:
         """The names that queues have as their dead-letter queue."""
@@ -176,7 +176,7 @@ class OtherShards(Protocol):
         """The first bulk tasks of a space, or of one of its queues, behind a place; the latest first."""
 
     async def statuses(self) -> list[ShardStatus]:
-        """Of every shard, in order. One whose owner does not answer is not open; nothing is raised for it."""
+        """Returns the state of every shard, in order. One whose owner does not answer is shown as not open."""
 
 
 class OwnedShards:
@@ -257,7 +257,7 @@ TOTALS = ShardQuestion("totals", TotalsQuestion, QueueTotals, OwnedShards.totals
 
 
 def first_names(found: Iterable[list[QueueName]], names_max: int) -> list[QueueName]:
-    """Of sorted lists that have no name in common."""
+    """Merges sorted lists that have no name in common."""
     return list(islice(merge(*found), names_max))
 
 

@@ -168,7 +168,7 @@ class Outbox:
         task: str | None = None,
         move: Move | None = None,
     ) -> int:
-        """Let a message leave its queue for one of another shard, with the open commit. Answers its position."""
+        """Let a message leave its queue for one of another shard, with the open commit. Returns its position."""
         message.due_ms = 0
         self.shard.changes.move(leaving.id, OUTBOX, message)
         return self._depart(Departure(message.seq, leaving.id, leaving.name, to, task, move))

@@ -55,7 +55,7 @@ class QueueSeries(msgspec.Struct, frozen=True, array_like=True):
 
 
 async def series_of(partition: Partition, query: SeriesQuery) -> list[QueueSeries]:
-    """Of the first queues of a shard, in order of name. Without any points where no metrics are kept."""
+    """Returns the series of the first queues of a shard, in order of name; they are empty if no metrics are kept."""
     catalogue, metering = partition.catalogue, partition.metering
     names = query.named
     if names is None:
@@ -73,5 +73,5 @@ async def series_of(partition: Partition, query: SeriesQuery) -> list[QueueSerie
 
 
 def first_series(found: Iterable[list[QueueSeries]], query: SeriesQuery) -> list[QueueSeries]:
-    """Of lists in order of name that have no queue in common."""
+    """Merges lists in order of name that have no queue in common."""
     return list(islice(merge(*found, key=lambda each: each.name), query.queues_max))

@@ -153,7 +153,7 @@ class QueueTotals(msgspec.Struct, frozen=True, array_like=True):
 
 
 def first_summaries(found: Iterable[list[QueueSummary]], query: QueueQuery) -> list[QueueSummary]:
-    """Of lists in the order of the query that have no queue in common."""
+    """Merges lists in the order of the query that have no queue in common."""
     in_order = merge(*found, key=lambda each: (each.sort_value, each.name.name), reverse=query.descending)
     return list(islice(in_order, query.rows_max))
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from penstock.client.calls import SqsCalls, decode, given_members
 from penstock.client.errors import ApiError, ChecksumMismatch, Unavailable
-from penstock.client.http.exchange import Answer
+from penstock.client.http.exchange import HttpResponse
 from penstock.client.large_payloads import LargePayloads
 from penstock.client.objects import Json
 from penstock.client.session import Session
@@ -428,7 +428,7 @@ class Actions:
 
     # -- how they are done -------------------------------------------------------------------------------------------
 
-    async def _give_back(self, url: str, answer: Answer) -> None:
+    async def _give_back(self, url: str, answer: HttpResponse) -> None:
         """Messages that came for a task that was cancelled. If this fails, they return with their timeout."""
         if answer.status != 200:
             return

@@ -60,8 +60,9 @@ class Codec(Protocol):
 
 
 class JsonCodec:
-    """With ``type_attribute``, a message attribute of that name carries the name of the value's class. It selects the
-    class where the annotation is a union, and a message of another class is refused."""
+    """Converts values to and from JSON. With ``type_attribute``, a message attribute of that name carries the name of
+    the value's class. It selects the class where the annotation is a union, and a message of another class is
+    refused."""
 
     def __init__(self, *, type_attribute: str | None = None) -> None:
         self._type_attribute = type_attribute

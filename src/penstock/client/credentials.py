@@ -54,7 +54,7 @@ class KeysOfRole(NamedTuple):
 
 
 class KeysOfWebIdentity(NamedTuple):
-    """STS gives them to who has a token of an identity provider, which is in a file that is kept up to date."""
+    """STS issues them in exchange for a token of an identity provider, read from a file that is kept up to date."""
 
     role_arn: str
     token_file: str

@@ -109,7 +109,7 @@ class NotWritten(Exception):
 
 
 def api_error(code: str, message: str, status: int, request_id: str) -> ApiError:
-    """Of the class for its code."""
+    """Returns the error of the class that fits the code."""
     plain = ApiError(code, message, status, request_id)
     if plain.is_missing_queue:
         kind: type[ApiError] = QueueDoesNotExist

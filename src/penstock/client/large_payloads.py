@@ -81,12 +81,12 @@ class LargePayloads:
 
     @staticmethod
     def attribute_names(names: Sequence[str] | None) -> list[str]:
-        """Of a receive: those that are asked for, and those that say that the body is a pointer."""
+        """Returns the attributes to receive: those asked for, and those that mark a body as a pointer."""
         return [*(names or ()), *_SIZE_ATTRIBUTES]
 
     @staticmethod
     def pointers(messages: Iterable[Message]) -> dict[str, Pointer]:
-        """Of the messages whose bodies are elsewhere, by receipt handle."""
+        """Returns the pointers of messages whose bodies are stored elsewhere, by receipt handle."""
         found = ((message.receipt_handle, _pointer_of(message)) for message in messages)
         return {handle: pointer for handle, pointer in found if pointer is not None}
 

@@ -232,7 +232,7 @@ class ClusterShards:
             pause_s = min(2 * pause_s, limits.pause_s_max)
 
     def _by_owner(self, shards: list[int]) -> dict[str | None, list[int]]:
-        """By the address of the owner; None: this process, or not known at present."""
+        """Groups shards by the address of the owner; None stands for this process or an unknown owner."""
         groups: dict[str | None, list[int]] = {}
         for shard in shards:
             address = None if shard in self._owned else self._owners.address_of(shard)

@@ -96,7 +96,7 @@ class FailedShards:
     def discard(self, shard: int) -> None:
         if self._failed.pop(shard, None) is not None:
             level = logging.DEBUG if self._failed else logging.WARNING
-            log.log(level, "shard %d was loaded or handed over after all", shard)
+            log.log(level, "shard %d recovered", shard)
 
     def must_wait(self, shard: int) -> bool:
         return shard in self._failed and self._clock() < self._failed[shard][2]
@@ -415,7 +415,7 @@ class Membership:
             log.info("node %s is gone", address)
             self._gone(address)
         for address in new - old:
-            log.info("node %s is there", address)
+            log.info("node %s joined", address)
         if (me := view.node(self.id)) is not None:
             self.is_draining = me.is_draining
         if self.is_connected:
@@ -445,7 +445,7 @@ class Membership:
                 self._begin(lease.shard, self._claim(lease))
 
     def _targets(self, view: ClusterView) -> dict[int, str]:
-        """Of the shards that are to change hands now: the id of the node."""
+        """Returns the id of the next node for each shard that is to change hands now."""
         alive = {node.id for node in view.nodes}
         # If all of them drain there is nowhere to move shards to: better they are served there than nowhere.
         takers = {node.id for node in view.nodes if not node.is_draining} or alive

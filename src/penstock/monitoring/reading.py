@@ -130,7 +130,7 @@ class QueueMetricSource(Protocol):
 
 
 class MetricReader:
-    """Of all shards together."""
+    """Reads metrics of all shards."""
 
     def __init__(
         self,

@@ -28,7 +28,7 @@ from penstock.server.fair_share import FairShare
 
 if TYPE_CHECKING:
     from penstock.client.http.asynchronous import AsyncConnection
-    from penstock.client.http.exchange import Answer, TlsContexts
+    from penstock.client.http.exchange import HttpResponse, TlsContexts
 
 T = TypeVar("T")
 
@@ -127,7 +127,7 @@ class OutgoingHttp:
 
     async def post(
         self, account: str, url: OutgoingUrl, body: bytes, content_type: str, *, answer_bytes_max: int = 0
-    ) -> Answer:
+    ) -> HttpResponse:
         """``account``: whose share it takes. ``answer_bytes_max``: 0: only the head of the answer is read. Raises
         OutgoingFailed, also when this is closed."""
         if self._is_closed:
@@ -152,7 +152,7 @@ class OutgoingHttp:
 
     async def _exchange(
         self, account: str, url: OutgoingUrl, request: bytes, answer_bytes_max: int
-    ) -> Answer:
+    ) -> HttpResponse:
         from penstock.client.http.exchange import ExchangeFailed, reason_of
 
         async with self._share.turn(account):

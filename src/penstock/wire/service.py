@@ -224,7 +224,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     xml_error_detail: bool = False  # errors of the Query protocol have an empty element "Detail"
     protocols: tuple[ProtocolName, ...] = ("json-1.0", "query")
     actions: Mapping[str, Action]
-    to_fault: ToFault  # words a domain error; None if it has no words for it
+    to_fault: ToFault  # maps a domain error to a fault, or None
     context: Any = None  # the first argument of the handlers: the broker
     unsupported: frozenset[str] = frozenset()  # actions of the service that are not implemented
     # Errors have the statuses of the Query protocol only for clients that say ``x-amzn-query-mode: true``.

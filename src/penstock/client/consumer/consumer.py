@@ -370,7 +370,7 @@ class Consumer:
     # -- settling --------------------------------------------------------------------------------------------
 
     async def _settle_in_order(self, job: Job, outcomes: list[BaseException | None]) -> None:
-        """Of one group: what is done before the first failure counts, and what follows it is given back."""
+        """Settles the messages of one group: those before the first failure are done, the others given back."""
         done = next((place for place, error in enumerate(outcomes) if error is not None), len(job))
         deleted = await asyncio.gather(*(self._settling.delete(lease) for lease in job[:done]))
         done = deleted.index(False) if False in deleted else done

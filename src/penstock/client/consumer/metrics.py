@@ -27,7 +27,7 @@ _BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0
 
 
 class Durations:
-    """Of the calls of one handler."""
+    """A histogram of how long the calls of one handler took."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -75,7 +75,7 @@ class Metrics:
         return dict(self._counts)
 
     def durations(self) -> dict[str, Durations]:
-        """Of calls, by queue."""
+        """Returns how long the calls of handlers took, by queue."""
         return dict(self._durations)
 
     def collect(self) -> Iterator[Metric]:

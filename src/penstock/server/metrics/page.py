@@ -94,7 +94,7 @@ class MetricsPage:
         return await self.families()
 
     async def families(self) -> list[MetricFamily]:
-        """Of this process."""
+        """Returns the metrics of this process."""
         parts = self._parts
         return [
             *await process_families(parts, self._about),

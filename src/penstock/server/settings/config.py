@@ -342,7 +342,7 @@ class Config:
         return self.keyring or (None if self.memory else self.data / "penstock-keys.json")
 
     def share(self, workers: int, shards: int) -> Config:
-        """Of one of several workers: its part of what all may use together."""
+        """Returns the settings of one of several workers: its part of what all may use together."""
         return replace(
             self,
             shards=shards,

@@ -322,7 +322,7 @@ class Supervisor:
         self._tell_all(Close())
         await _all((worker.ended() for worker in self._running), _CLOSE_S)
         for worker in list(self._running):
-            log.error("worker %d does not end; it is killed", worker.number)
+            log.error("killing worker %d: did not exit in time", worker.number)
             worker.kill()
         if self._running:
             await asyncio.wait(list(self._running.values()))

@@ -58,7 +58,7 @@ class SharedUsage:
 
 
 def usage_bytes(workers: int) -> int:
-    """Of memory, empty at first."""
+    """Returns the size of the shared memory, which is zeroed at first."""
     return _TABLE_BYTES * workers
 
 
