@@ -271,7 +271,7 @@ class Actions:
 
         :param queue_url: The URL or the name of the queue.
         :param receipt_handle: The receipt handle of the last receive.
-        :raises InvalidReceiptHandle: The handle is malformed, of another queue, or expired on a FIFO queue.
+        :raises InvalidReceiptHandle: The server does not know the handle.
         :raises ApiError: The server refused the request.
         :raises Unavailable: The server did not answer.
         """
@@ -315,7 +315,7 @@ class Actions:
         :param queue_url: The URL or the name of the queue.
         :param receipt_handle: The receipt handle of the last receive.
         :param visibility_timeout: Seconds from now on, up to 43,200; 0 makes the message visible at once.
-        :raises InvalidReceiptHandle: The handle is no longer valid, or the message is not in flight.
+        :raises InvalidReceiptHandle: The server does not know the handle, or the message is not in flight.
         :raises ApiError: The server refused the request.
         :raises Unavailable: The server did not answer.
         """

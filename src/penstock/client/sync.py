@@ -75,8 +75,8 @@ class SyncClient:
         :param endpoint_url: The URL of the server, or ``"aws"`` for Amazon SQS. By default it is found as commands
             and AWS SDKs find it.
         :param region: The AWS region. By default it is found like the endpoint.
-        :param profile: The profile of the AWS files to take keys and settings from. By default ``AWS_PROFILE``, if it
-            is set.
+        :param profile: The profile of the AWS files to take keys and settings from. By default that
+            of the context, or ``AWS_PROFILE``.
         :param context: The context of ``penstock context`` to take the server from. By default the chosen one, if
             there is any.
         :param credentials: Keys to sign with, or where they come from. By default they are found as AWS SDKs find

@@ -73,8 +73,8 @@ class Worker:
         :param endpoint_url: The URL of the server, or ``"aws"`` for Amazon SQS. By default it is found as commands
             and AWS SDKs find it.
         :param region: The AWS region. By default it is found like the endpoint.
-        :param profile: The profile of the AWS files to take keys and settings from. By default ``AWS_PROFILE``, if it
-            is set.
+        :param profile: The profile of the AWS files to take keys and settings from. By default that
+            of the context, or ``AWS_PROFILE``.
         :param context: The context of ``penstock context`` to take the server from. By default the chosen one, if
             there is any.
         :param codec: How bodies become values. By default :class:`JsonCodec`.
