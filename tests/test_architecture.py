@@ -142,6 +142,19 @@ def test_every_module_has_a_docstring() -> None:
     assert [module for module, tree in MODULES.items() if not ast.get_docstring(tree)] == []
 
 
+def test_docstrings_are_sentences() -> None:
+    """One that begins with these words is the rest of a sentence whose subject and verb are missing."""
+    fragment = re.compile("(Of|With|By|So) ")
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    offenders = [
+        f"{module}: {text.splitlines()[0]}"
+        for module, tree in MODULES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, kinds) and (text := ast.get_docstring(node)) and fragment.match(text)
+    ]
+    assert not offenders, "\n".join(offenders)
+
+
 def test_only_the_command_line_prints() -> None:
     offenders = {
         module

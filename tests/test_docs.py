@@ -1,4 +1,4 @@
-"""The documents are true: every setting is documented, examples work as printed, links have a target."""
+"""The docs are true: every setting is documented, examples work as printed, links have a target."""
 
 from __future__ import annotations
 

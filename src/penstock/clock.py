@@ -34,7 +34,7 @@ def iso_time(epoch_s: float) -> str:
 
 
 class SystemClock:
-    """The machine's clocks. ``resume`` goes on from the last readings that the store has."""
+    """The machine's clocks. ``resume`` continues from the last readings that the store has."""
 
     def __init__(self) -> None:
         self._base_ms = self.wall_ms() - time.monotonic_ns() // 1_000_000

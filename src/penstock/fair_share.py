@@ -44,7 +44,7 @@ class FairShare:
         self._give_turns()
 
     def lift(self) -> None:
-        """Let everybody go on who waits, now and later."""
+        """Releases everyone who waits, now and later."""
         self._at_a_time = self._of_one_account = float("inf")
         self._give_turns()
 

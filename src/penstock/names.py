@@ -112,7 +112,7 @@ class Home(msgspec.Struct, frozen=True):
 
     @classmethod
     def of_key(cls, key: str) -> Home:
-        """Of a record."""
+        """Returns the home that a key of a record names."""
         return cls(int(key[:16], 16))
 
 

@@ -90,7 +90,7 @@ def test_a_kept_connection_that_ends_without_an_answer_is_replaced_at_once(drive
     [
         (CLOSE, "closed the connection"),
         (reply(body=b"{}", Content_Length="10") + CLOSE, "timed out after"),
-        (b"SSH-2.0-OpenSSH_9.2\r\n", "no HTTP server"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "does not speak HTTP"),
         (reply(x="a" * 70_000), "head .*more than 65536 bytes"),
         (
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nx: " + b"a" * 70_000,

@@ -114,7 +114,7 @@ def test_the_caller_chooses_method_and_headers_but_no_further_lines() -> None:
 def test_whoever_answers_slowly_is_left_after_the_time_limit() -> None:
     """Byte after byte: before its answer, in its head, and in a body that is asked for."""
     cases = {
-        b"": "no HTTP server",
+        b"": "does not speak HTTP",
         b"HTTP/1.1 200 ": "0.05 seconds|head of the answer",
         b"HTTP/1.1 200 OK\r\nA: ": "0.05 seconds|head of the answer",
         b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n": "0.05 seconds",
@@ -143,7 +143,7 @@ def test_a_body_that_drips_for_ever_is_not_read() -> None:
 def test_what_is_no_answer() -> None:
     async def scene() -> None:
         for answer, reason in {
-            b"220 mail.example.com ESMTP\r\n": "no HTTP server",
+            b"220 mail.example.com ESMTP\r\n": "does not speak HTTP",
             b"HTTP/1.1 200 OK\r\nA: " + 70_000 * b"x": "more than 65536 bytes",
         }.items():
             async with Answering(answer) as server:

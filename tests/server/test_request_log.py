@@ -15,6 +15,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from penstock import __version__
+from penstock.broker.other_shards import DefinitionQuestion
 from penstock.limits import MINUTE, SECOND
 from penstock.names import QueueName
 from penstock.services.sqs.region_hints import RegionHints
@@ -130,8 +131,8 @@ def test_a_hint_is_looked_for_once_a_minute_and_for_one_queue_a_second() -> None
     class OneQueue:
         by_name = MappingProxyType({QueueName(ACCOUNT, "my-region-1", "orders"): None})
 
-        async def describe(self, name: QueueName) -> None:
-            described.append(name.name)
+        async def ask(self, question: DefinitionQuestion) -> None:
+            described.append(question.name.name)
 
     hints = RegionHints(OneQueue(), clock)  # type: ignore[arg-type]
 

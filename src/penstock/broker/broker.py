@@ -110,7 +110,7 @@ class Broker:
 
     @property
     def partitions(self) -> list[Partition]:
-        """Of the shards that this process owns."""
+        """The partitions of the shards that this process owns."""
         return list(self._partitions.values())
 
     @property

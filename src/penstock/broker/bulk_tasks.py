@@ -2,7 +2,7 @@
 
 A task goes through the queue in order of position, a chunk at a time, up to the position that was the last when it
 began: it ends whatever arrives meanwhile. Each chunk is one commit, which also carries the progress of the task, so
-that after a restart it goes on where it was and does nothing twice. A message that cannot be changed stays as it is,
+that after a restart it resumes where it was and does nothing twice. A message that cannot be changed stays as it is,
 and is counted with the reason. A long filter is stored once, beside the record of the task, which shows a part of it.
 """
 
@@ -89,7 +89,7 @@ class BulkTaskRecord(msgspec.Struct, frozen=True, kw_only=True):
     started_ms: int
     total: int  # how many messages the queue held when it began
     upto: int  # messages behind this position came later
-    after: str | None = None  # where it goes on
+    after: str | None = None  # where it continues
     looked_through: bool = False  # all were looked at; some may still be on their way to another shard
     looked_at: int = 0
     matched: int = 0
@@ -289,7 +289,7 @@ class BulkTasks(Part):
                     return
                 await self._step(task, queue)
             except (NotOwned, QueueMissing, StoreClosed):
-                return  # the next owner of the shard goes on with it, or it was deleted with its queue
+                return  # the next owner of the shard continues it, or it was deleted with its queue
             except (FilterTooSlow, FilterInvalid) as error:
                 self._end(task, queue, TaskStatus.FAILED, str(error))
             except (StoreError, KeyUnavailable) as error:
@@ -389,7 +389,7 @@ def _check(
 
 
 def _counted(cannot: dict[str, int], outcomes: Outcomes) -> dict[str, int]:
-    """With the messages among these that could not be changed, by reason."""
+    """Adds the messages among these that could not be changed, by reason."""
     counted = dict(cannot)
     for error in outcomes:
         if error is not None:

@@ -110,7 +110,7 @@ class MessageHistory:
             ring.popleft()
 
     def forget_shard(self, shard: int) -> None:
-        """Another process goes on with it: what happens there would be missing here."""
+        """Another process takes over: what happens there would be missing here."""
         kept = [each for each in self._ring if each[0] != shard]
         self._ring.clear()
         self._ring.extend(kept)

@@ -3,7 +3,7 @@
 Looking changes nothing. Rows come from the store, a slice at a time, after what memory decided was written; what
 memory has decided since then is laid over them. Contents are read only where the filter or the caller needs them, and
 decoded and matched in the thread that reads. A call looks at a bounded number of messages and bytes; its cursor says
-where it ended in the order of the listing, so that the next one goes on there whatever came or went meanwhile.
+where it ended in the order of the listing, so that the next one starts there whatever came or went meanwhile.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class MessageView(NamedTuple):
 
 class MessagePage(NamedTuple):
     messages: list[MessageView]
-    next: str | None  # where to go on; None: that was all
+    next: str | None  # where to continue; None: that was all
     looked_at: int
 
 
@@ -138,7 +138,7 @@ class Inspection:
         return (await self.get(queue, id)).row.seq
 
     async def history(self, queue: LiveQueue, id: str) -> History:
-        """Of a message that is or was in the queue. Raises MessageNotAvailable if it cannot be known."""
+        """The history of a message that is or was in the queue. Raises MessageNotAvailable if it is unknown."""
         try:
             return queue.history(await self.find(queue, id))
         except MessageNotAvailable:

@@ -500,7 +500,7 @@ class LiveQueue:
         outcomes: Outcomes,
         changed: list[tuple[int, int]],
     ) -> list[int]:
-        """Decide with what the store says of these messages. Answers which were deleted."""
+        """Decide with what the store says of these messages. Returns those that were deleted."""
         shard, rules = self._shard, self.rules
         rules.backlog.lookups += 1
         try:

@@ -1,4 +1,4 @@
-"""Looks at the queues of a shard, and brings what their recorders count and what it sees into the store and back.
+"""Samples the queues of a shard, stores their samples and counts, and reads them back.
 
 While a queue is used it is looked at every second. Once a minute, half a second after it has begun, every queue that
 is active is looked at, and what the last minute brought is stored by one commit.
@@ -204,7 +204,7 @@ class Metering(Part):
             writing.resolve(None)
 
     def _due_chunks(self, minute: int) -> dict[LiveQueue, list[TimedRow]]:
-        """Of each queue once an hour, in different minutes; sooner if there are very many rows."""
+        """Returns the rows to pack: a queue is due once an hour, in its own minute, or if it has very many rows."""
         gathered = [(queue, recorder.minutes.timed) for queue, recorder in self._recorders.items()]
         busy = sum(len(rows) > 1 for _, rows in gathered)
         rows_max = max(_ROWS_MIN, min(_ROWS_MAX, _ROWS_TOTAL_MAX // (busy or 1)))
@@ -263,7 +263,7 @@ class Metering(Part):
     # -- stop and start --------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """The open commit stores everything that was gathered: another process goes on with it."""
+        """The open commit stores everything that was gathered: another process continues with it."""
         if not self._restored.done or self._shard.refuses is not None or self._shard.ended is not None:
             return
         now_ms = self._shard.clock.now_ms()

@@ -122,7 +122,7 @@ MOVE_TARGETS: RecordKind[MoveTargets] = RecordKind(
 
 
 class MoveFailed(Exception):
-    """The task cannot go on."""
+    """The task cannot continue."""
 
     def __init__(self, reason: MoveFailure) -> None:
         super().__init__(reason)
@@ -231,7 +231,7 @@ class MoveTasks(Part):
                     return
                 await self._step(task, source)
             except (NotOwned, StoreClosed):
-                return  # the next owner of the shard goes on with it
+                return  # the next owner of the shard continues it
             except MoveFailed as failed:
                 self._fail(task, source, failed.reason)
             except StoreError as error:

@@ -49,7 +49,7 @@ class CountRecorder(Protocol):
 
 
 class QueueMetrics:
-    """Of one live queue since it was loaded. Before counting, :meth:`turn` if ``second_ends_ms`` has come."""
+    """Counts what one live queue does. Call :meth:`turn` before counting if ``second_ends_ms`` has come."""
 
     __slots__ = (
         "_before", "_passed_ms", "_period_ends_ms", "_recorder", "_sent_bytes", "_size_counts", "deleted",
@@ -112,7 +112,7 @@ class QueueMetrics:
         )  # fmt: skip
 
     def all_size_counts(self) -> list[int]:
-        """Of all sent messages, by limits."""
+        """Counts all sent messages by the size limits."""
         counts = list(self._size_counts)
         for size, count in self.sizes.items():
             counts[bisect_left(SIZE_LIMITS, size)] += count

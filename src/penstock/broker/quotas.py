@@ -29,7 +29,7 @@ class OtherProcesses(Protocol):
 
 
 class Quotas:
-    """Of all shards of the process together, and of other processes where they share what they count."""
+    """What accounts may store in all shards of the process, and of other processes that share the counters."""
 
     def __init__(self, limits: Limits, others: OtherProcesses | None = None) -> None:
         self.limits = limits

@@ -124,7 +124,7 @@ class _LevelsOfMinute:
 
 
 class _SizesOfMinute:
-    """Of the messages sent in a minute."""
+    """Counts the sizes of the messages sent in a minute."""
 
     __slots__ = ("high", "low", "sketch")
 
@@ -268,7 +268,7 @@ class QueueRecorder:
         return self._gathered().timed
 
     def rows_until_now(self, totals: Totals, sizes: dict[int, int], looks: MinuteLooks) -> list[TimedRow]:
-        """With the minute that has not ended. ``sizes``: of the messages sent in this second."""
+        """Includes the minute that has not ended. ``sizes`` counts the messages sent in this second."""
         rows = self._gathered()
         gauges: list[Gauge | None] = list(looks.levels or ())
         if rows.end_s == self._minute_s - MINUTE_S:

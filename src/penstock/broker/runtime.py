@@ -125,7 +125,7 @@ class JobThread:
 
 
 class LoopRuntime:
-    """Of one shard. A slow fsync holds the writer only; the loop, the reader and other shards go on."""
+    """Runs one shard. A slow fsync blocks only its writer, not the loop, the reader or other shards."""
 
     def __init__(
         self,

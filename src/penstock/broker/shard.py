@@ -237,7 +237,7 @@ class Shard:
         self._later_of.clear()
 
     def joining(self, participant: Participant) -> list[Entry]:
-        """What joins this participant when the open commit is durable, to be added to. Then ``settled``."""
+        """A list to append to: what joins this participant when the open commit is durable, before ``settled``."""
         joining = self.open_commit.joining.get(participant)
         if joining is None:
             joining = self.open_commit.joining[participant] = []
@@ -610,7 +610,7 @@ class Shard:
     # -- the state of the store ------------------------------------------------------------------------------
 
     def _check_store(self) -> None:
-        """Ask the store whether it takes new messages, and go on asking while it does not."""
+        """Ask the store whether it takes new messages, and keep asking while it does not."""
         self.runtime.write(self._make_room).on_done(self._store_checked)
 
     def _make_room(self) -> StoreStatus:

@@ -52,7 +52,7 @@ class MessageIdArgument(click.ParamType):  # type: ignore[type-arg]  # generic s
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Of the first messages, each with its state. Amazon SQS does not tell them."""
+        """Suggests the ids of the first messages, each with its state. Amazon SQS does not tell them."""
         from click.shell_completion import CompletionItem
 
         from penstock.client.api import quoted
@@ -147,7 +147,7 @@ yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 
 
 def short_duration(seconds: float | None) -> str | None:
-    """With the two largest units that it has: "4d", "1h 30m", "250ms"."""
+    """Formats a duration in its two largest units: "4d", "1h 30m", "250ms"."""
     if seconds is None:
         return None
     if 0 < seconds < 1:

@@ -66,7 +66,7 @@ class Target:
 
     @property
     def is_chosen(self) -> bool:
-        """By a flag of this command."""
+        """Whether a flag of this command names the server."""
         return bool(self._flags.get("url") or self._flags.get("context"))
 
     def sqs(self, action: str, **members: Any) -> Json:
@@ -94,7 +94,7 @@ class Target:
 
     @cached_property
     def uses_admin(self) -> bool:
-        """Of commands that can do without the admin API; False also once the user was refused it."""
+        """Whether a command that can do without the admin API uses it; False once the user was refused it."""
         return self.is_penstock
 
     def need_penstock(self, what: str) -> None:
@@ -103,7 +103,7 @@ class Target:
             raise Failure(f"{what} needs Penstock: {self.endpoint.url} has no admin API")
 
     def queue_url(self, queue: str, *, asked: bool = False) -> str:
-        """Of a queue given by name, URL or ARN. A URL is taken as it is unless it is ``asked`` for."""
+        """Returns the URL of a queue given by name, URL or ARN. A URL is taken as it is unless ``asked`` is set."""
         if "://" in queue and not asked:
             return queue
         try:

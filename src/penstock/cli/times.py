@@ -14,7 +14,7 @@ def age_s(time: str) -> float:
 
 
 def rfc3339(seconds: float) -> str:
-    """Of a time since 1970, as the admin API writes it."""
+    """Formats a time in seconds since 1970 as the admin API does."""
     text = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
     return text.replace("+00:00", "Z")
 

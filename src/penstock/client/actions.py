@@ -15,7 +15,7 @@ from typing import Any
 
 from penstock.client.calls import SqsCalls, decode, given_members
 from penstock.client.errors import ApiError, ChecksumMismatch, Unavailable
-from penstock.client.http.exchange import Answer
+from penstock.client.http.exchange import HttpResponse
 from penstock.client.large_payloads import LargePayloads
 from penstock.client.objects import Json
 from penstock.client.session import Session
@@ -55,8 +55,12 @@ _Done = BatchResult[DoneEntry]
 
 
 class Actions:
-    """Every method raises ApiError if the server refuses a request, Unavailable if there is no answer, and
-    ProfileError if there are no keys although a profile promises them."""
+    """The actions of SQS, and calls of the admin API.
+
+    A queue is given by its URL or its name; the URL of a name is asked for once. Every method raises
+    :class:`ApiError` if the server refuses a request, :class:`Unavailable` if there is no answer, and
+    :class:`ProfileError` if there are no keys although a profile promises them.
+    """
 
     def __init__(self, session: Session, payloads: LargePayloads | None = None) -> None:
         self._session = session
@@ -76,7 +80,26 @@ class Actions:
         message_group_id: str | None = None,
         message_deduplication_id: str | None = None,
     ) -> SentMessage:
-        """Send one message. Raises ChecksumMismatch if the server got another body."""
+        """Send one message.
+
+            await client.send_message("orders", "two lattes", delay_seconds=5)
+
+        :param queue_url: The URL or the name of the queue.
+        :param body: The text of the message.
+        :param delay_seconds: How long the message is hidden at first, from 0 to 900; None (the default): as the queue
+            says.
+        :param message_attributes: Attributes of the message by name, with a text, a number, bytes or a
+            :class:`MessageAttribute` as the value. None by default.
+        :param message_system_attributes: System attributes, such as ``AWSTraceHeader``. None by default.
+        :param message_group_id: The message group: required on a FIFO queue, the tenant on a standard one. None by
+            default.
+        :param message_deduplication_id: On a FIFO queue, two sends with the same id are one message. None by default.
+        :returns: The id of the message, and its sequence number on a FIFO queue.
+        :raises ChecksumMismatch: The server got another body.
+        :raises TypeError: The body is not a text, or an attribute has a value of another type.
+        :raises ApiError: The server refused the request.
+        :raises Unavailable: The server did not answer.
+        """
         _need_text(body)
         if self._payloads is not None:
             entry = SendEntry(body=body, message_attributes=dict(message_attributes or {}))
@@ -108,8 +131,24 @@ class Actions:
         message_group_id: str | None = None,
         message_deduplication_id: str | None = None,
     ) -> SentMessage:
-        """Send one message that can be received from ``when`` on, up to 15 minutes ahead. Raises ValueError for a
-        later time, and for one without a time zone."""
+        """Send one message that can be received from a point in time on.
+
+            await client.send_at("orders", "two lattes", datetime.now(UTC) + timedelta(minutes=5))
+
+        :param queue_url: The URL or the name of the queue.
+        :param body: The text of the message.
+        :param when: The time, with a time zone, at most 15 minutes ahead. A time in the past means now.
+        :param message_attributes: Attributes of the message by name, with a text, a number, bytes or a
+            :class:`MessageAttribute` as the value. None by default.
+        :param message_system_attributes: System attributes, such as ``AWSTraceHeader``. None by default.
+        :param message_group_id: The message group: required on a FIFO queue, the tenant on a standard one. None by
+            default.
+        :param message_deduplication_id: On a FIFO queue, two sends with the same id are one message. None by default.
+        :returns: The id of the message.
+        :raises ValueError: The time has no time zone, or is more than 15 minutes ahead.
+        :raises ApiError: The server refused the request.
+        :raises Unavailable: The server did not answer.
+        """
         if when.tzinfo is None:
             raise ValueError(
                 "the time has no time zone: give one, such as datetime.now(UTC) + timedelta(minutes=5)"
@@ -133,7 +172,17 @@ class Actions:
     async def send_message_batch(
         self, queue_url: str, entries: Iterable[SendEntry | str]
     ) -> BatchResult[SentEntry]:
-        """Send up to ten messages. A text stands for a message with this body. Look at ``failed`` of the result."""
+        """Send up to ten messages in one request. Some may fail: look at ``failed`` of the result.
+
+            result = await client.send_message_batch("orders", ["one", SendEntry(body="two", delay_seconds=5)])
+
+        :param queue_url: The URL or the name of the queue.
+        :param entries: The messages. A text stands for a message with this body.
+        :returns: The messages that were sent, and those that were refused.
+        :raises ChecksumMismatch: The server got another body.
+        :raises ApiError: The server refused the request.
+        :raises Unavailable: The server did not answer.
+        """
         given = [SendEntry(body=entry) if isinstance(entry, str) else entry for entry in entries]
         for entry in given:
             _need_text(entry.body)
@@ -172,8 +221,29 @@ class Actions:
         message_system_attribute_names: Sequence[str] | None = None,
         receive_request_attempt_id: str | None = None,
     ) -> list[Message]:
-        """Receive up to ten messages, or none. ``["All"]`` asks for all attributes. Raises ChecksumMismatch if a body
-        is not the one that the server has."""
+        """Receive up to ten messages, or none if the queue is empty.
+
+            for message in await client.receive_message("orders", wait_time_seconds=20):
+                await client.delete_message("orders", message.receipt_handle)
+
+        If the call is cancelled, messages that are on their way are returned to the queue.
+
+        :param queue_url: The URL or the name of the queue.
+        :param max_number_of_messages: At most so many, from 1 (the default) to 10.
+        :param wait_time_seconds: How long the server waits for a message, up to 20; None (the default): as the queue
+            says.
+        :param visibility_timeout: How many seconds the messages are hidden; None (the default): as the queue says.
+        :param message_attribute_names: The message attributes to return; ``["All"]`` for all. None by default.
+        :param message_system_attribute_names: The system attributes to return, such as ``ApproximateReceiveCount``;
+            ``["All"]`` for all. None by default.
+        :param receive_request_attempt_id: On a FIFO queue, a repeated receive with the same id returns the same
+            messages. None by default.
+        :returns: The messages; the list may be empty.
+        :raises ChecksumMismatch: A body is not the one that the server has.
+        :raises PayloadError: The client has ``large_payloads``, and no body could be read from the store.
+        :raises ApiError: The server refused the request.
+        :raises Unavailable: The server did not answer.
+        """
         if self._payloads is not None:
             message_attribute_names = self._payloads.attribute_names(message_attribute_names)
         url = queue_url if "://" in queue_url else await self._calls.url(queue_url)
@@ -197,7 +267,14 @@ class Actions:
         return received.messages
 
     async def delete_message(self, queue_url: str, receipt_handle: str) -> None:
-        """Delete a message that was received."""
+        """Delete a message that was received.
+
+        :param queue_url: The URL or the name of the queue.
+        :param receipt_handle: The receipt handle of the last receive.
+        :raises InvalidReceiptHandle: The server does not know the handle.
+        :raises ApiError: The server refused the request.
+        :raises Unavailable: The server did not answer.
+        """
         url = queue_url if "://" in queue_url else await self._calls.url(queue_url)
         await self._calls.call(
             Nothing, "DeleteMessage", QueueUrl=url, ReceiptHandle=self._handle(receipt_handle)
@@ -208,7 +285,14 @@ class Actions:
     async def delete_message_batch(
         self, queue_url: str, entries: Iterable[DeleteEntry | str]
     ) -> BatchResult[DoneEntry]:
-        """Delete up to ten messages. A text stands for a receipt handle. Look at ``failed`` of the result."""
+        """Delete up to ten messages in one request. Some may fail: look at ``failed`` of the result.
+
+        :param queue_url: The URL or the name of the queue.
+        :param entries: The messages. A text stands for a receipt handle.
+        :returns: The entries that were deleted, and those that were refused.
+        :raises ApiError: The server refused the request.
+        :raises Unavailable: The server did not answer.
+        """
         given = [DeleteEntry(entry) if isinstance(entry, str) else entry for entry in entries]
         ids = [str(place) if entry.id is None else entry.id for place, entry in enumerate(given)]
         members = [
@@ -226,7 +310,15 @@ class Actions:
     async def change_message_visibility(
         self, queue_url: str, receipt_handle: str, visibility_timeout: int
     ) -> None:
-        """Hide a received message for so many seconds from now; 0 makes it visible at once."""
+        """Change how long a received message stays hidden.
+
+        :param queue_url: The URL or the name of the queue.
+        :param receipt_handle: The receipt handle of the last receive.
+        :param visibility_timeout: Seconds from now on, up to 43,200; 0 makes the message visible at once.
+        :raises InvalidReceiptHandle: The server does not know the handle, or the message is not in flight.
+        :raises ApiError: The server refused the request.
+        :raises Unavailable: The server did not answer.
+        """
         await self._calls.call(
             Nothing,
             "ChangeMessageVisibility",
@@ -238,7 +330,14 @@ class Actions:
     async def change_message_visibility_batch(
         self, queue_url: str, entries: Iterable[VisibilityEntry]
     ) -> BatchResult[DoneEntry]:
-        """Change how long up to ten messages are hidden. Look at ``failed`` of the result."""
+        """Change how long up to ten messages stay hidden. Some may fail: look at ``failed`` of the result.
+
+        :param queue_url: The URL or the name of the queue.
+        :param entries: The messages, each with its timeout.
+        :returns: The entries that were changed, and those that were refused.
+        :raises ApiError: The server refused the request.
+        :raises Unavailable: The server did not answer.
+        """
         members = [
             {
                 "Id": str(place) if entry.id is None else entry.id,
@@ -255,15 +354,33 @@ class Actions:
     async def create_queue(
         self, name: str, attributes: QueueAttributes | None = None, tags: Mapping[str, str] | None = None
     ) -> str:
-        """The URL of the queue, which may exist already with the same attributes. A name that ends in ``.fifo`` needs
-        the attribute ``FifoQueue``."""
+        """Create a queue, or find the one that exists with the same attributes.
+
+            url = await client.create_queue("orders.fifo", {"FifoQueue": True, "VisibilityTimeout": 60})
+
+        :param name: The name of the queue. One that ends in ``.fifo`` needs the attribute ``FifoQueue``.
+        :param attributes: Attributes of SQS by name. A flag or a number may be given as such, a policy as a mapping.
+            None by default.
+        :param tags: Tags of the queue. None by default.
+        :returns: The URL of the queue.
+        :raises ApiError: The server refused the request.
+        :raises Unavailable: The server did not answer.
+        """
         created = await self._calls.call(
             FoundUrl, "CreateQueue", QueueName=name, Attributes=_texts(attributes), tags=tags
         )
         return created.queue_url
 
     async def get_queue_url(self, name: str, *, owner_account_id: str | None = None) -> str:
-        """The URL of a queue, of another account if one is given."""
+        """Find the URL of a queue.
+
+        :param name: The name of the queue.
+        :param owner_account_id: The account that owns the queue; None (the default): the account of the keys.
+        :returns: The URL of the queue.
+        :raises QueueDoesNotExist: There is no such queue.
+        :raises ApiError: The server refused the request.
+        :raises Unavailable: The server did not answer.
+        """
         found = await self._calls.call(
             FoundUrl, "GetQueueUrl", QueueName=name, QueueOwnerAWSAccountId=owner_account_id
         )
@@ -272,7 +389,15 @@ class Actions:
     async def list_queues(
         self, prefix: str | None = None, *, max_results: int | None = None, next_token: str | None = None
     ) -> QueuePage:
-        """The URLs of queues: the first 1,000, or with ``max_results`` a page of them."""
+        """List queues: the first 1,000, or a page of them.
+
+        :param prefix: Only queues whose names begin with it; None (the default): all.
+        :param max_results: The length of a page, up to 1,000; None (the default): the first 1,000 without a token.
+        :param next_token: The token of the page before; None (the default): from the start.
+        :returns: The URLs, and the token of the next page.
+        :raises ApiError: The server refused the request.
+        :raises Unavailable: The server did not answer.
+        """
         return await self._calls.call(
             QueuePage, "ListQueues", QueueNamePrefix=prefix, MaxResults=max_results, NextToken=next_token
         )
@@ -280,7 +405,17 @@ class Actions:
     async def list_queue_pages(
         self, prefix: str | None = None, *, page_size: int = 1000
     ) -> AsyncIterator[QueuePage]:
-        """All queues, page by page."""
+        """List all queues, page by page.
+
+            async for page in client.list_queue_pages("orders-"):
+                print(page.queue_urls)
+
+        :param prefix: Only queues whose names begin with it; None (the default): all.
+        :param page_size: The length of a page, up to 1,000 (the default).
+        :returns: An iterator over the pages.
+        :raises ApiError: The server refused the request.
+        :raises Unavailable: The server did not answer.
+        """
         page = await self.list_queues(prefix, max_results=page_size)
         yield page
         while page.next_token is not None:
@@ -288,7 +423,14 @@ class Actions:
             yield page
 
     async def get_queue_attributes(self, queue_url: str, names: Sequence[str] = ("All",)) -> dict[str, str]:
-        """Settings and approximate counts of a queue."""
+        """Read settings and approximate counts of a queue.
+
+        :param queue_url: The URL or the name of the queue.
+        :param names: The attributes to return; ``("All",)`` by default.
+        :returns: The values by name; SQS has texts for all of them.
+        :raises ApiError: The server refused the request.
+        :raises Unavailable: The server did not answer.
+        """
         url = await self._calls.url(queue_url)
         found = await self._calls.call(
             FoundAttributes, "GetQueueAttributes", QueueUrl=url, AttributeNames=names
@@ -296,16 +438,32 @@ class Actions:
         return found.attributes
 
     async def set_queue_attributes(self, queue_url: str, attributes: QueueAttributes) -> None:
-        """Change settings of a queue; others stay as they are."""
+        """Change settings of a queue. Attributes that are not given stay as they are.
+
+        :param queue_url: The URL or the name of the queue.
+        :param attributes: Attributes of SQS by name. A flag or a number may be given as such, a policy as a mapping.
+        :raises ApiError: The server refused the request.
+        :raises Unavailable: The server did not answer.
+        """
         url = await self._calls.url(queue_url)
         await self._calls.call(Nothing, "SetQueueAttributes", QueueUrl=url, Attributes=_texts(attributes))
 
     async def purge_queue(self, queue_url: str) -> None:
-        """Delete all messages of a queue, at most once a minute."""
+        """Delete all messages of a queue, at most once a minute.
+
+        :param queue_url: The URL or the name of the queue.
+        :raises ApiError: The server refused the request.
+        :raises Unavailable: The server did not answer.
+        """
         await self._calls.call(Nothing, "PurgeQueue", QueueUrl=await self._calls.url(queue_url))
 
     async def delete_queue(self, queue_url: str) -> None:
-        """Delete a queue with all its messages."""
+        """Delete a queue with all its messages.
+
+        :param queue_url: The URL or the name of the queue.
+        :raises ApiError: The server refused the request.
+        :raises Unavailable: The server did not answer.
+        """
         url = await self._calls.url(queue_url)
         self._calls.forget(url)
         await self._calls.call(Nothing, "DeleteQueue", QueueUrl=url)
@@ -313,7 +471,15 @@ class Actions:
     async def list_dead_letter_source_queues(
         self, queue_url: str, *, max_results: int | None = None, next_token: str | None = None
     ) -> QueuePage:
-        """The URLs of the queues whose dead letters go to this one."""
+        """List the queues whose dead letters go to this one.
+
+        :param queue_url: The URL or the name of the queue.
+        :param max_results: The length of a page, up to 1,000; None (the default): the first 1,000 without a token.
+        :param next_token: The token of the page before; None (the default): from the start.
+        :returns: The URLs, and the token of the next page.
+        :raises ApiError: The server refused the request.
+        :raises Unavailable: The server did not answer.
+        """
         url = await self._calls.url(queue_url)
         found = await self._calls.call(
             DeadLetterSources,
@@ -327,17 +493,35 @@ class Actions:
     # -- tags and permissions ----------------------------------------------------------------------------------------
 
     async def tag_queue(self, queue_url: str, tags: Mapping[str, str]) -> None:
-        """Add tags to a queue, or change their values."""
+        """Add tags to a queue, or change their values.
+
+        :param queue_url: The URL or the name of the queue.
+        :param tags: The values by key.
+        :raises ApiError: The server refused the request.
+        :raises Unavailable: The server did not answer.
+        """
         await self._calls.call(Nothing, "TagQueue", QueueUrl=await self._calls.url(queue_url), Tags=tags)
 
     async def untag_queue(self, queue_url: str, tag_keys: Sequence[str]) -> None:
-        """Remove tags from a queue."""
+        """Remove tags from a queue.
+
+        :param queue_url: The URL or the name of the queue.
+        :param tag_keys: The keys of the tags.
+        :raises ApiError: The server refused the request.
+        :raises Unavailable: The server did not answer.
+        """
         await self._calls.call(
             Nothing, "UntagQueue", QueueUrl=await self._calls.url(queue_url), TagKeys=tag_keys
         )
 
     async def list_queue_tags(self, queue_url: str) -> dict[str, str]:
-        """All tags of a queue."""
+        """Read all tags of a queue.
+
+        :param queue_url: The URL or the name of the queue.
+        :returns: The values by key.
+        :raises ApiError: The server refused the request.
+        :raises Unavailable: The server did not answer.
+        """
         return (
             await self._calls.call(FoundTags, "ListQueueTags", QueueUrl=await self._calls.url(queue_url))
         ).tags
@@ -345,7 +529,15 @@ class Actions:
     async def add_permission(
         self, queue_url: str, label: str, aws_account_ids: Sequence[str], actions: Sequence[str]
     ) -> None:
-        """Let other accounts perform actions on a queue."""
+        """Let other accounts perform actions on a queue.
+
+        :param queue_url: The URL or the name of the queue.
+        :param label: The name of the permission, to remove it by.
+        :param aws_account_ids: The accounts.
+        :param actions: The actions, such as ``SendMessage``; ``*`` for all.
+        :raises ApiError: The server refused the request.
+        :raises Unavailable: The server did not answer.
+        """
         await self._calls.call(
             Nothing,
             "AddPermission",
@@ -356,7 +548,13 @@ class Actions:
         )
 
     async def remove_permission(self, queue_url: str, label: str) -> None:
-        """Remove what ``add_permission`` added under this label."""
+        """Remove what :meth:`add_permission` added.
+
+        :param queue_url: The URL or the name of the queue.
+        :param label: The name of the permission.
+        :raises ApiError: The server refused the request.
+        :raises Unavailable: The server did not answer.
+        """
         await self._calls.call(
             Nothing, "RemovePermission", QueueUrl=await self._calls.url(queue_url), Label=label
         )
@@ -370,8 +568,15 @@ class Actions:
         destination_arn: str | None = None,
         max_number_of_messages_per_second: int | None = None,
     ) -> str:
-        """Move the messages of a dead-letter queue back to where they came from, or to another queue. Returns the
-        task handle."""
+        """Move the messages of a dead-letter queue back to where they came from, or to another queue.
+
+        :param source_arn: The ARN of the dead-letter queue.
+        :param destination_arn: The ARN of the target; None (the default): the queue that each message came from.
+        :param max_number_of_messages_per_second: The speed, up to 500; None (the default): as fast as the server can.
+        :returns: The task handle.
+        :raises ApiError: The server refused the request.
+        :raises Unavailable: The server did not answer.
+        """
         started = await self._calls.call(
             StartedTask,
             "StartMessageMoveTask",
@@ -382,14 +587,27 @@ class Actions:
         return started.task_handle
 
     async def cancel_message_move_task(self, task_handle: str) -> int:
-        """Returns how many messages were moved."""
+        """Stop a move task. Messages that were moved stay where they are.
+
+        :param task_handle: The handle that :meth:`start_message_move_task` returned.
+        :returns: How many messages were moved.
+        :raises ApiError: The server refused the request.
+        :raises Unavailable: The server did not answer.
+        """
         cancelled = await self._calls.call(CancelledTask, "CancelMessageMoveTask", TaskHandle=task_handle)
         return cancelled.approximate_number_of_messages_moved
 
     async def list_message_move_tasks(
         self, source_arn: str, *, max_results: int | None = None
     ) -> list[MoveTask]:
-        """The latest move tasks of a queue, the newest first."""
+        """List the latest move tasks of a queue, the newest first.
+
+        :param source_arn: The ARN of the dead-letter queue.
+        :param max_results: At most so many, up to 10; None (the default): the latest one.
+        :returns: The tasks.
+        :raises ApiError: The server refused the request.
+        :raises Unavailable: The server did not answer.
+        """
         found = await self._calls.call(
             FoundTasks, "ListMessageMoveTasks", SourceArn=source_arn, MaxResults=max_results
         )
@@ -398,13 +616,31 @@ class Actions:
     # -- Penstock ----------------------------------------------------------------------------------------------------
 
     async def is_penstock(self) -> bool:
-        """Has the server an admin API? Asked once; Amazon is known by its name and is never asked."""
+        """Find out whether the server has Penstock's admin API.
+
+        The server is asked once. Amazon is known by its name and is never asked.
+
+        :returns: True for Penstock, False for Amazon SQS and other servers.
+        :raises ApiError: The server refused the request.
+        :raises Unavailable: The server did not answer.
+        """
         return await self._session.is_penstock()
 
     async def admin(
         self, method: str, path: str, query: Json | None = None, body: Json | None = None
     ) -> Json:
-        """Call the admin API of Penstock: ``path`` is below ``/admin/v1``, with its parts already quoted."""
+        """Call the admin API of Penstock.
+
+            page = await client.admin("GET", "/queues", {"limit": 10})
+
+        :param method: The HTTP method.
+        :param path: The path below ``/admin/v1``, with its parts already quoted.
+        :param query: The parameters of the query. None by default.
+        :param body: The JSON object to send. None by default.
+        :returns: The JSON object of the response.
+        :raises ApiError: The server refused the request.
+        :raises Unavailable: The server did not answer.
+        """
         return await self._session.admin(method, path, query, body)
 
     # -- large payloads ----------------------------------------------------------------------------------------------
@@ -428,7 +664,7 @@ class Actions:
 
     # -- how they are done -------------------------------------------------------------------------------------------
 
-    async def _give_back(self, url: str, answer: Answer) -> None:
+    async def _give_back(self, url: str, answer: HttpResponse) -> None:
         """Messages that came for a task that was cancelled. If this fails, they return with their timeout."""
         if answer.status != 200:
             return

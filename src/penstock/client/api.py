@@ -37,7 +37,7 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 class ApiSession:
-    """Of one thread or several. A request whose outcome is unknown is repeated only if that changes nothing."""
+    """Makes requests for commands, from any thread. One whose outcome is unknown is repeated only if that is safe."""
 
     def __init__(
         self,

@@ -95,7 +95,15 @@ class MessageSource(Protocol):
 
 
 class BufferedReceiver:
-    """Use it as a context manager: it receives from then on. Messages are to be deleted by the program."""
+    """Receives messages in advance, so that the next one is at hand.
+
+    The program deletes the messages. Use it as a context manager: it receives from then on, and at the end it returns
+    what was not taken:
+
+        async with BufferedReceiver(client, "orders") as receiver:
+            async for message in receiver:
+                await client.delete_message("orders", message.receipt_handle)
+    """
 
     def __init__(
         self,
@@ -108,9 +116,19 @@ class BufferedReceiver:
         polls: int = 1,
         wait_time_seconds: int = 20,
     ) -> None:
-        """``visibility_timeout``: that of the queue, if none is given. ``left_s_min``: how much of it is left of each
-        message that is handed out, half of it if none is given. ``polls``: receives at the same time. Raises
-        ValueError."""
+        """Prepare to receive; there is no request yet.
+
+        :param client: The client that receives.
+        :param queue: The name or the URL of the queue.
+        :param messages_max: How many messages wait in memory at most; 20 by default.
+        :param visibility_timeout: How many seconds messages are hidden; None (the default): as the queue says.
+        :param left_s_min: How much of that time is left at least of a message that is handed out; None (the default):
+            half of it. A message with less is returned to the queue.
+        :param polls: How many receives run at the same time; 1 by default.
+        :param wait_time_seconds: How long the server waits for messages; 20 by default.
+        :raises ValueError: A limit is less than 1. Entering the context raises it if ``left_s_min`` is negative or
+            not less than the visibility timeout.
+        """
         if min(messages_max, polls) < 1:
             raise ValueError(f"invalid limits {messages_max=}, {polls=}: expected 1 or more")
         self._client = client
@@ -152,7 +170,12 @@ class BufferedReceiver:
         await self._give_back(self._buffer.drain(self._loop.time()))
 
     async def receive(self) -> Message:
-        """The next message, as soon as there is one. Raises ApiError if the queue cannot be received from."""
+        """Wait for the next message.
+
+        :returns: The message, with all its attributes.
+        :raises ApiError: The queue cannot be received from.
+        :raises RuntimeError: The receiver was not started.
+        """
         if not self._tasks:
             raise RuntimeError("not started: use it as a context manager")
         while True:

@@ -41,7 +41,7 @@ class SqsCalls:
         return decode(result, answer)
 
     async def url(self, queue: str) -> str:
-        """Of a queue that may be given by its name, which is asked for once."""
+        """Returns the URL of a queue. The URL of one given by name is asked for once."""
         if "://" in queue:
             return queue
         url = self._urls.get(queue)
@@ -58,12 +58,12 @@ class SqsCalls:
         return url
 
     def forget(self, url: str) -> None:
-        """Of a queue that is deleted."""
+        """Forgets the URL of a queue that is deleted."""
         self._urls = {name: known for name, known in self._urls.items() if known != url}
 
 
 def decode(result: type[R], answer: bytes) -> R:
-    """Raises Unavailable for what is none."""
+    """Raises Unavailable for a body that is not an object."""
     decoder = _decoders.get(result)
     if decoder is None:
         decoder = _decoders[result] = msgspec.json.Decoder(result)

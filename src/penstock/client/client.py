@@ -19,9 +19,10 @@ CONNECTIONS_MAX = 64
 class Client(Actions):
     """A client of Penstock or Amazon SQS, for one event loop and any number of tasks.
 
-    Endpoint, region and keys that are not given are found as commands and AWS SDKs find them. ``timeout_s`` is for
-    one attempt; a receive has as much in addition as the server may wait. ``large_payloads`` stores bodies that are
-    too large for a queue.
+    Use it as a context manager, or close it:
+
+        async with Client() as client:
+            await client.send_message("orders", "two lattes")
     """
 
     def __init__(
@@ -37,7 +38,25 @@ class Client(Actions):
         retries: Retries | None = None,
         large_payloads: LargePayloads | None = None,
     ) -> None:
-        """Raises EndpointError or ProfileError."""
+        """Find the server and the keys; nothing is sent yet.
+
+        :param endpoint_url: The URL of the server, or ``"aws"`` for Amazon SQS. By default it is found as commands
+            and AWS SDKs find it.
+        :param region: The AWS region. By default it is found like the endpoint.
+        :param profile: The profile of the AWS files to take keys and settings from. By default that
+            of the context, or ``AWS_PROFILE``.
+        :param context: The context of ``penstock context`` to take the server from. By default the chosen one, if
+            there is any.
+        :param credentials: Keys to sign with, or where they come from. By default they are found as AWS SDKs find
+            them.
+        :param max_connections: How many connections are open at most; 64 by default. Further requests wait.
+        :param timeout_s: Seconds for one attempt; 30 by default. A receive has in addition what the server may wait.
+        :param retries: Which requests are repeated. By default :class:`Retries` with its defaults.
+        :param large_payloads: Where bodies are stored that are too large for a queue. By default, nowhere.
+        :raises EndpointError: It is not clear which server is meant.
+        :raises ProfileError: The profile cannot be read.
+        :raises ValueError: A limit is invalid.
+        """
         endpoint = chosen_endpoint(endpoint_url, region, profile, context, credentials)
         network = AsyncNetwork(max_connections)
         super().__init__(Session(endpoint, network, timeout_s=timeout_s, retries=retries), large_payloads)

@@ -35,6 +35,11 @@ class DecodeError(ValueError):
     """
 
     def __init__(self, expected: str, reason: str) -> None:
+        """Say what was expected and why it was not found.
+
+        :param expected: The name of the expected type.
+        :param reason: What is wrong, and where in the body.
+        """
         super().__init__(expected, reason)
         self.expected = expected
         self.reason = reason
@@ -60,13 +65,27 @@ class Codec(Protocol):
 
 
 class JsonCodec:
-    """With ``type_attribute``, a message attribute of that name carries the name of the value's class. It selects the
-    class where the annotation is a union, and a message of another class is refused."""
+    """Converts values to JSON and back: what msgspec and pydantic can convert.
+
+    A text is its own body, and bytes are base64.
+    """
 
     def __init__(self, *, type_attribute: str | None = None) -> None:
+        """Choose whether messages carry the names of their classes.
+
+        :param type_attribute: The message attribute that carries the name of the value's class; None (the default):
+            there is none. The name selects the class where the annotation is a union, and a message of another class
+            is refused.
+        """
         self._type_attribute = type_attribute
 
     def encode(self, value: Any) -> Encoded:
+        """Convert a value to a body.
+
+        :param value: The value.
+        :returns: The body, and the message attributes to send with it.
+        :raises EncodeError: The value cannot be JSON.
+        """
         attributes = {self._type_attribute: type(value).__name__} if self._type_attribute else {}
         return Encoded(_encode(value), attributes)
 
@@ -75,6 +94,14 @@ class JsonCodec:
     @overload
     def decode(self, body: str, expected: Any, attributes: Mapping[str, str] | None = None) -> Any: ...
     def decode(self, body: str, expected: Any, attributes: Mapping[str, str] | None = None) -> Any:
+        """Convert a body to a value.
+
+        :param body: The body of a message.
+        :param expected: The type to read it as.
+        :param attributes: The message attributes of type String. None by default.
+        :returns: The value.
+        :raises DecodeError: The body is not of that type.
+        """
         name = (attributes or {}).get(self._type_attribute) if self._type_attribute else None
         return _decode(body, expected if name is None else _selected(expected, name))
 

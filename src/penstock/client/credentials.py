@@ -18,16 +18,23 @@ _ROLES_MAX = 5  # that assume each other
 
 
 class ProfileError(Exception):
-    """They cannot be read; the text says what to do."""
+    """The keys cannot be read. The text says what to do."""
 
 
 class SigningKeys(NamedTuple):
+    """Keys to sign requests with. Its text has no secret, so that it can be logged.
+
+    :param access_key: The access key id.
+    :param secret_key: The secret access key.
+    :param token: The session token of temporary keys. None by default.
+    """
+
     access_key: str
     secret_key: str
     token: str | None = None
 
     def __repr__(self) -> str:
-        """For logs and tracebacks: without the secret."""
+        """Return a text for logs and tracebacks, without the secret."""
         return f"SigningKeys({self.access_key!r}, ...)"
 
 
@@ -54,7 +61,7 @@ class KeysOfRole(NamedTuple):
 
 
 class KeysOfWebIdentity(NamedTuple):
-    """STS gives them to who has a token of an identity provider, which is in a file that is kept up to date."""
+    """STS issues them in exchange for a token of an identity provider, read from a file that is kept up to date."""
 
     role_arn: str
     token_file: str

@@ -103,7 +103,7 @@ def find_endpoint(
 
 
 def endpoint_url(endpoint: str, region: str) -> str:
-    """Of a URL, which is checked, or "aws". Raises EndpointError."""
+    """Checks a URL, and turns "aws" into that of the region. Raises EndpointError."""
     if endpoint == AMAZON:
         suffix = ".cn" if region.startswith("cn-") else ""
         return f"https://sqs.{region}.amazonaws.com{suffix}"

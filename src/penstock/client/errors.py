@@ -39,6 +39,13 @@ class ApiError(Exception):
     """The server refused a request."""
 
     def __init__(self, code: str, message: str, status: int, request_id: str = "") -> None:
+        """Describe what the server refused.
+
+        :param code: The error code of SQS or of the admin API.
+        :param message: The text of the server.
+        :param status: The HTTP status.
+        :param request_id: The id of the request, for the logs of the server. Empty by default.
+        """
         super().__init__(message)
         self.code = code
         self.message = message
@@ -60,7 +67,7 @@ class ApiError(Exception):
 
     @property
     def is_missing_queue(self) -> bool:
-        """The admin API and the protocols of SQS have different codes for it."""
+        """Whether the queue does not exist. The admin API and the protocols of SQS have different codes for it."""
         return self.code.endswith(("NonExistentQueue", "QueueDoesNotExist"))
 
     @property
@@ -97,7 +104,7 @@ class InvalidReceiptHandle(ApiError):
 
 
 class Unavailable(Exception):
-    """The server cannot be reached, or what answers is not one."""
+    """The server cannot be reached, or the peer is not one."""
 
 
 class ChecksumMismatch(Exception):
@@ -109,7 +116,7 @@ class NotWritten(Exception):
 
 
 def api_error(code: str, message: str, status: int, request_id: str) -> ApiError:
-    """Of the class for its code."""
+    """Returns the error of the class that fits the code."""
     plain = ApiError(code, message, status, request_id)
     if plain.is_missing_queue:
         kind: type[ApiError] = QueueDoesNotExist

@@ -30,7 +30,13 @@ _log = logging.getLogger(__name__)
 
 
 class LargePayloads:
-    """A setting of clients. Its methods may block: clients call them in a thread where that matters."""
+    """A setting of clients: bodies that are too large for a queue are stored elsewhere.
+
+    The message carries a pointer, in the format of Amazon's extended client libraries. Its methods may block: clients
+    call them in a thread where that matters.
+
+        Client(large_payloads=LargePayloads(S3Store("payloads")))
+    """
 
     def __init__(
         self,
@@ -40,8 +46,15 @@ class LargePayloads:
         always: bool = False,
         delete_payloads: bool = True,
     ) -> None:
-        """``threshold_bytes``: of a message with its attributes; larger ones are stored. ``always``: all are.
-        ``delete_payloads``: with their messages. Raises ValueError."""
+        """Choose the store and what goes there.
+
+        :param store: Where bodies are stored: :class:`S3Store`, :class:`DirectoryStore`, or one of your own.
+        :param threshold_bytes: Messages that are larger, with their attributes, are stored. By default 1 MiB, which
+            is also the most.
+        :param always: Whether all bodies are stored; False by default.
+        :param delete_payloads: Whether bodies are deleted with their messages; True by default.
+        :raises ValueError: The threshold is out of range.
+        """
         if not 0 <= threshold_bytes <= BYTES_MAX:
             raise ValueError(
                 f"invalid value {threshold_bytes} for threshold_bytes: expected 0 to {BYTES_MAX}, the most that a "
@@ -55,7 +68,11 @@ class LargePayloads:
     # -- sending ---------------------------------------------------------------------------------------------
 
     def chosen(self, entries: Iterable[SendEntry]) -> list[SendEntry]:
-        """Which of the messages of a request are to be stored."""
+        """Choose which messages of a request are to be stored.
+
+        :param entries: The messages of one request.
+        :returns: Those that are too large, and more if the request would be too large.
+        """
         sizes = [(message_size(entry.body, entry.message_attributes), entry) for entry in entries]
         small = [(size, entry) for size, entry in sizes if not self._is_large(size, entry)]
         chosen = [entry for size, entry in sizes if self._is_large(size, entry)]
@@ -66,7 +83,11 @@ class LargePayloads:
         return chosen
 
     def store(self, entries: Iterable[SendEntry]) -> None:
-        """Replace the bodies by pointers, in the entries themselves: one that is sent again is not stored again."""
+        """Store bodies, and replace them by pointers in the entries: one that is sent again is not stored again.
+
+        :param entries: The messages whose bodies are to be stored.
+        :raises PayloadError: A body cannot be stored now.
+        """
         for entry in entries:
             payload = entry.body.encode()
             entry.message_attributes = {**(entry.message_attributes or {}), SIZE_ATTRIBUTE: len(payload)}
@@ -81,18 +102,33 @@ class LargePayloads:
 
     @staticmethod
     def attribute_names(names: Sequence[str] | None) -> list[str]:
-        """Of a receive: those that are asked for, and those that say that the body is a pointer."""
+        """Add the attributes that mark a body as a pointer to those that are asked for.
+
+        :param names: The message attributes that the caller wants, or None.
+        :returns: The message attributes to ask the server for.
+        """
         return [*(names or ()), *_SIZE_ATTRIBUTES]
 
     @staticmethod
     def pointers(messages: Iterable[Message]) -> dict[str, Pointer]:
-        """Of the messages whose bodies are elsewhere, by receipt handle."""
+        """Find the pointers among received messages.
+
+        :param messages: The messages as they were received.
+        :returns: The pointers of those whose bodies are stored elsewhere, by receipt handle.
+        """
         found = ((message.receipt_handle, _pointer_of(message)) for message in messages)
         return {handle: pointer for handle, pointer in found if pointer is not None}
 
     def load(self, messages: list[Message], pointers: Mapping[str, Pointer]) -> list[Message]:
-        """The messages with their bodies. One whose payload cannot be read is left out: it is delivered again later,
-        and is a dead letter in the end. Raises PayloadError if there is no other."""
+        """Read the bodies of messages.
+
+        A message whose body cannot be read is left out: it is delivered again later, and is a dead letter in the end.
+
+        :param messages: The messages as they were received.
+        :param pointers: What :meth:`pointers` found in them.
+        :returns: The messages with their bodies.
+        :raises PayloadError: A body cannot be read now, and no message is left.
+        """
         with ThreadPoolExecutor(len(pointers)) as threads:
             reads = {handle: threads.submit(self._store.get, pointer) for handle, pointer in pointers.items()}
         loaded = []
@@ -113,15 +149,27 @@ class LargePayloads:
 
     @staticmethod
     def server_handle(handle: str) -> str:
-        """A receipt handle without the pointer."""
+        """Take the pointer out of a receipt handle.
+
+        :param handle: A receipt handle of a message that this client received.
+        :returns: The receipt handle that the server knows.
+        """
         return split_handle(handle)[0]
 
     def to_delete(self, handles: Iterable[str]) -> list[Pointer]:
-        """The payloads of messages that were deleted."""
+        """Find the bodies of messages that were deleted.
+
+        :param handles: The receipt handles of the messages.
+        :returns: The pointers; none if ``delete_payloads`` is False.
+        """
         pointers = [split_handle(handle)[1] for handle in handles]
         return [pointer for pointer in pointers if pointer is not None and self._delete_payloads]
 
     def delete(self, pointers: Iterable[Pointer]) -> None:
+        """Delete bodies. One that cannot be deleted is logged, and stays in the store.
+
+        :param pointers: Where the bodies are.
+        """
         for pointer in pointers:
             try:
                 self._store.delete(pointer)

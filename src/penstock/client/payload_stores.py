@@ -27,7 +27,7 @@ class PayloadError(Unavailable):
 
 
 class PayloadMissing(Exception):
-    """There is none: it was deleted, or is not of this store."""
+    """There is no such payload: it was deleted, or it is not of this store."""
 
 
 class Pointer(NamedTuple):
@@ -51,15 +51,21 @@ class PayloadStore(Protocol):
 
 
 class DirectoryStore:
-    """Files in a directory that all senders and receivers share, such as a network file system.
-
-    ``bucket`` is its name in pointers: the same for all who use this directory, whatever its path is. Files, and the
-    directory if it is created here, are for the user of this process alone; ``for_group``: for the group, too.
-    """
+    """Stores payloads as files in a directory that all senders and receivers share, such as a network file system."""
 
     def __init__(
         self, directory: str | Path, *, bucket: str = "penstock-payloads", for_group: bool = False
     ) -> None:
+        """Use a directory, which is created if it does not exist.
+
+        Files, and the directory if it is created here, are for the user of this process alone.
+
+        :param directory: The path of the directory.
+        :param bucket: The name of the directory in pointers, the same for all who use it; ``penstock-payloads`` by
+            default.
+        :param for_group: Whether the group of the files may read them, too; False by default.
+        :raises OSError: The directory cannot be created.
+        """
         self._directory = Path(directory)
         self._bucket = bucket
         self._file_mode = 0o640 if for_group else 0o600
@@ -69,6 +75,12 @@ class DirectoryStore:
                 self._directory.chmod(0o770)
 
     def put(self, payload: bytes) -> Pointer:
+        """Store a payload. It is durable when this returns.
+
+        :param payload: The bytes.
+        :returns: Where it is.
+        :raises PayloadError: It cannot be written.
+        """
         pointer = Pointer(self._bucket, str(uuid4()))
         file = self._directory / pointer.key
         unfinished = file.with_name(f"{pointer.key}{_UNFINISHED}")
@@ -86,6 +98,13 @@ class DirectoryStore:
         return pointer
 
     def get(self, pointer: Pointer) -> bytes:
+        """Read a payload.
+
+        :param pointer: Where it is.
+        :returns: The bytes.
+        :raises PayloadMissing: There is none, or it is not of this store.
+        :raises PayloadError: It cannot be read.
+        """
         try:
             with os.fdopen(open_regular(self._file(pointer)), "rb") as file:
                 return file.read()
@@ -97,15 +116,25 @@ class DirectoryStore:
             raise PayloadError(f'cannot read from "{self._directory}": {error.strerror}') from error
 
     def delete(self, pointer: Pointer) -> None:
+        """Delete a payload, which may be deleted already.
+
+        :param pointer: Where it is.
+        :raises PayloadMissing: It is not of this store.
+        :raises PayloadError: It cannot be deleted.
+        """
         try:
             self._file(pointer).unlink(missing_ok=True)
         except OSError as error:
             raise PayloadError(f'cannot delete in "{self._directory}": {error.strerror}') from error
 
     def delete_older_than(self, age_s: float) -> int:
-        """Delete payloads whose messages are gone without a delete: expired, purged, or never sent. How many.
+        """Delete payloads whose messages are gone without a delete: expired, purged, or never sent.
 
-        SQS: a message exists for 14 days at most, and for the retention period of its queue.
+        SQS keeps a message for the retention period of its queue, 14 days at most.
+
+        :param age_s: Payloads that were written so many seconds ago are deleted.
+        :returns: How many were deleted.
+        :raises OSError: The directory cannot be read or changed.
         """
         limit_s = time.time() - age_s
         old = [file for file in self._directory.iterdir() if _written_s(file) < limit_s]
@@ -128,16 +157,20 @@ def _written_s(file: Path) -> float:
 
 
 class S3Store:
-    """A bucket of S3, or of a server that speaks S3.
-
-    ``client`` is a client of boto3 for S3; without one, boto3 makes it from its own settings. Keys begin with
-    ``key_prefix``, and only such keys are read and deleted. ``also_reads`` names where payloads of other senders are,
-    which are read and deleted, too: buckets (``"scans"``), or parts of them (``"scans/invoices/"``).
-    """
+    """Stores payloads in a bucket of S3, or of a server that speaks S3."""
 
     def __init__(
         self, bucket: str, *, client: Any = None, key_prefix: str = "", also_reads: Iterable[str] = ()
     ) -> None:
+        """Use a bucket.
+
+        :param bucket: The name of the bucket.
+        :param client: A client of boto3 for S3; None (the default): boto3 makes one from its own settings.
+        :param key_prefix: What keys begin with; only such keys are read and deleted. Empty by default.
+        :param also_reads: Where payloads of other senders are, which are read and deleted, too: buckets
+            (``"scans"``), or parts of them (``"scans/invoices/"``). By default, nowhere.
+        :raises ImportError: There is no client, and boto3 is not installed.
+        """
         self._bucket = bucket
         self._client = client or _s3_client()
         self._key_prefix = key_prefix
@@ -145,11 +178,24 @@ class S3Store:
         self._reads = [(bucket, key_prefix), *((other, prefix) for other, _, prefix in others)]
 
     def put(self, payload: bytes) -> Pointer:
+        """Store a payload.
+
+        :param payload: The bytes.
+        :returns: Where it is.
+        :raises PayloadError: It cannot be written.
+        """
         pointer = Pointer(self._bucket, f"{self._key_prefix}{uuid4()}")
         self._call("put_object", pointer, Body=payload)
         return pointer
 
     def get(self, pointer: Pointer) -> bytes:
+        """Read a payload.
+
+        :param pointer: Where it is.
+        :returns: The bytes.
+        :raises PayloadMissing: There is none, or it may not be read by this store.
+        :raises PayloadError: It cannot be read.
+        """
         self._check(pointer)
         answer = self._call("get_object", pointer)
         try:
@@ -158,6 +204,12 @@ class S3Store:
             raise PayloadError(f'cannot read from the bucket "{pointer.bucket}": {error}') from error
 
     def delete(self, pointer: Pointer) -> None:
+        """Delete a payload.
+
+        :param pointer: Where it is.
+        :raises PayloadMissing: It may not be deleted by this store.
+        :raises PayloadError: It cannot be deleted.
+        """
         self._check(pointer)
         self._call("delete_object", pointer)
 

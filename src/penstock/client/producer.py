@@ -56,7 +56,13 @@ _Pending = PendingSend[_Request]
 
 
 class Producer:
-    """Belongs to the event loop in which it is made. Use it as a context manager, or close it, to send the rest."""
+    """Sends values to one queue, in batches.
+
+    It belongs to the event loop in which it is made. Use it as a context manager, or close it, to send the rest:
+
+        async with Client() as client, Producer(client, "orders") as producer:
+            await producer.send({"drink": "latte"})
+    """
 
     def __init__(
         self,
@@ -72,9 +78,22 @@ class Producer:
         backoff: Backoff = _BACKOFF,
         batch_groups: bool = False,
     ) -> None:
-        """``queue``: a name or a URL. ``linger_s``: how long a message waits for others to share its request.
-        ``messages_max``, ``bytes_max``: of messages that are submitted and not yet stored. ``requests_max``: at the
-        same time. ``retry_s_max``: after so long a message fails. ``batch_groups``: see the module ``batching``."""
+        """Prepare to send; there is no request yet.
+
+        :param client: The client that sends.
+        :param queue: The name or the URL of the queue.
+        :param codec: How values become bodies. By default :class:`JsonCodec`.
+        :param linger_s: How long a message waits for others to share its request; 0.005 seconds by default.
+        :param messages_max: How many messages may be submitted and not yet stored; 10,000 by default. Then senders
+            wait.
+        :param bytes_max: The same in bytes; 64 MiB by default.
+        :param requests_max: How many requests run at the same time; 8 by default.
+        :param retry_s_max: How many seconds a message is tried before it fails; 60 by default.
+        :param backoff: The pause after each failed attempt. By default 0.1 seconds, doubled each time, up to 5.
+        :param batch_groups: Whether messages of one FIFO group may share a request; False by default. It needs a
+            server on which a single entry of a batch fails only for good, such as Penstock.
+        :raises ValueError: A limit is less than 1, or ``linger_s`` is negative.
+        """
         if min(messages_max, bytes_max, requests_max) < 1 or linger_s < 0:
             raise ValueError(
                 f"invalid limits {messages_max=}, {bytes_max=}, {requests_max=}, {linger_s=}: "
@@ -100,14 +119,32 @@ class Producer:
         self._is_closed = False
 
     async def send(self, value: Any, **options: Unpack[SendOptions]) -> SentMessage:
-        """Send a message and wait until it is stored. Raises what :meth:`submit` and its future raise."""
+        """Send a message and wait until it is stored.
+
+        :param value: The value that becomes the body.
+        :param options: As the parameters of :meth:`Client.send_message`: ``delay_seconds``, ``message_attributes``,
+            ``message_system_attributes``, ``message_group_id``, ``message_deduplication_id``.
+        :returns: The id of the message.
+        :raises EncodeError: The value cannot be a body.
+        :raises ApiError: The server refused the message.
+        :raises Unavailable: The server could not be reached for ``retry_s_max`` seconds.
+        :raises RuntimeError: The producer is closed.
+        """
         outcome = await self.submit(value, **options)
         return await outcome
 
     async def submit(self, value: Any, **options: Unpack[SendOptions]) -> asyncio.Future[SentMessage]:
-        """Wait for room only. The future has the result once the message is stored, or the error: ApiError if the
-        server refused the message, Unavailable if it could not be reached for ``retry_s_max``. Cancelling the future
-        withdraws a message that is not yet in a request. Raises EncodeError."""
+        """Hand a message over, and wait only while there is no room for it.
+
+        Cancelling the future withdraws a message that is not yet in a request.
+
+        :param value: The value that becomes the body.
+        :param options: As of :meth:`send`. Without system attributes the message carries the current trace.
+        :returns: A future with the result once the message is stored, or with the error: :class:`ApiError` if the
+            server refused the message, :class:`Unavailable` if it could not be reached for ``retry_s_max`` seconds.
+        :raises EncodeError: The value cannot be a body.
+        :raises RuntimeError: The producer is closed.
+        """
         self._submits += 1
         if self._submits % _SUBMITS_IN_A_ROW == 0:
             await asyncio.sleep(0)  # a loop of submits must not keep requests from being made

@@ -46,7 +46,7 @@ class VirtualQueue(NamedTuple):
 
 
 def is_abandoned(tags: Mapping[str, str], now_ms: int) -> bool:
-    """Has its process stopped to send heartbeats? Never for a queue that does not say how long to wait for one."""
+    """Whether its process has stopped sending heartbeats; never if the queue does not say how long to wait."""
     try:
         idle_s = int(tags[_IDLE_TAG])
         return now_ms - int(tags.get(_HEARTBEAT_TAG, 0)) > idle_s * 1000

@@ -43,8 +43,14 @@ class _Waiting(NamedTuple):
 
 
 class RequestSender:
-    """Use it as a context manager; one is enough for a process. Responses come to a queue of its own, which it
-    creates for the first request and deletes at the end."""
+    """Sends requests and waits for their responses.
+
+    One is enough for a process. Responses come to a queue of its own, which it creates for the first request and
+    deletes at the end. Use it as a context manager:
+
+        async with Client() as client, RequestSender(client) as sender:
+            price = await sender.request("prices", {"drink": "latte"}, expected=Price)
+    """
 
     def __init__(
         self,
@@ -54,8 +60,17 @@ class RequestSender:
         queue_prefix: str = QUEUE_PREFIX,
         idle_s: float = 300.0,
     ) -> None:
-        """``queue_prefix``: of the names of reply queues. ``idle_s``: others delete the queue if this process has not
-        been heard of for so long. While it runs, it deletes the queues of others. Raises ValueError."""
+        """Prepare to send; there is no request yet.
+
+        While it runs, it also deletes the reply queues of processes that are gone.
+
+        :param client: The client that sends and receives.
+        :param codec: How values become bodies and back. By default :class:`JsonCodec`.
+        :param queue_prefix: What the names of reply queues begin with; ``__RequesterClientQueues__`` by default.
+        :param idle_s: Others delete the reply queue if this process sent no heartbeat for so many seconds; 300 by
+            default.
+        :raises ValueError: ``idle_s`` is less than 1.
+        """
         if idle_s < 1:
             raise ValueError(f"invalid value {idle_s} for idle_s: expected 1 or more seconds")
         self._client = client
@@ -97,8 +112,24 @@ class RequestSender:
         message_group_id: str | None = None,
         message_deduplication_id: str | None = None,
     ) -> Any:
-        """The response, read as ``expected`` says. Raises TimeoutError, RequestRefused, DecodeError for a response of
-        another form, EncodeError, ApiError and Unavailable."""
+        """Send a request and wait for its response.
+
+        :param queue: The name or the URL of the queue that requests go to.
+        :param value: The value that becomes the body.
+        :param expected: The type to read the response as. By default any JSON.
+        :param timeout_s: How many seconds to wait for the response; 30 by default.
+        :param message_attributes: Attributes of the request. None by default.
+        :param message_group_id: The message group, on a FIFO queue. None by default.
+        :param message_deduplication_id: The deduplication id, on a FIFO queue. None by default.
+        :returns: The value of the response.
+        :raises TimeoutError: There was no response in time.
+        :raises RequestRefused: The responder gave the request up.
+        :raises EncodeError: The value cannot be a body.
+        :raises DecodeError: The response is not of the expected type.
+        :raises RuntimeError: The sender was not started.
+        :raises ApiError: The server refused the request.
+        :raises Unavailable: The server did not answer.
+        """
         if not self._tasks:
             raise RuntimeError("not started: use it as a context manager")
         encoded = self._codec.encode(value)
@@ -197,24 +228,38 @@ class RequestSender:
 
 
 class Responder:
-    """Answers requests. As middleware of a consumer it sends what the handler returned, and then the request is
-    deleted:
+    """Answers requests. As middleware of a consumer it sends what the handler returned; then the request is deleted.
 
-    ``Consumer(client, "orders", handle, middleware=[Responder(client)])``
+        Consumer(client, "prices", handle, middleware=[Responder(client)])
 
-    A handler that raises GiveUp, and a body that cannot be read, are answered with an error. Messages that are no
-    requests are left alone. Responses go only to queues whose names begin with ``queue_prefix``: a request comes from
-    anyone who may send one, and must not be able to have messages sent to any queue.
+    A handler that raises :class:`GiveUp`, and a body that cannot be read, are answered with an error. Messages that
+    are not requests are left alone.
     """
 
     def __init__(
         self, client: Client, *, codec: Codec | None = None, queue_prefix: str = QUEUE_PREFIX
     ) -> None:
+        """Prepare to answer.
+
+        :param client: The client that sends responses.
+        :param codec: How values become bodies. By default :class:`JsonCodec`.
+        :param queue_prefix: Responses go only to queues whose names begin with it, because a request comes from
+            anyone who may send one; ``__RequesterClientQueues__`` by default.
+        """
         self._client = client
         self._codec = codec or JsonCodec()
         self._queue_prefix = queue_prefix
 
     async def __call__(self, context: MessageContext, call_next: CallNext) -> Any:
+        """Call the handler and answer with what it returned.
+
+        :param context: The context of the request.
+        :param call_next: The handler, or the next middleware.
+        :returns: What the handler returned.
+        :raises EncodeError: The value cannot be a body.
+        :raises ApiError: The server refused the request.
+        :raises Unavailable: The server did not answer.
+        """
         try:
             value = await call_next()
         except (GiveUp, DecodeError) as error:
@@ -225,12 +270,27 @@ class Responder:
         return value
 
     async def respond(self, request: Message, value: Any) -> bool:
-        """False: no response is expected, or the requester waits no longer. Raises EncodeError and Unavailable."""
+        """Answer a request.
+
+        :param request: The message of the request.
+        :param value: The value that becomes the body of the response.
+        :returns: False if no response is expected, or the requester waits no longer.
+        :raises EncodeError: The value cannot be a body.
+        :raises ApiError: The server refused the request.
+        :raises Unavailable: The server did not answer.
+        """
         body, attributes = self._codec.encode(value)
         return await self._send(request, body, attributes)
 
     async def refuse(self, request: Message, reason: str) -> bool:
-        """Let the request fail with RequestRefused."""
+        """Let a request fail with :class:`RequestRefused`.
+
+        :param request: The message of the request.
+        :param reason: The text of the error; 500 characters of it are sent.
+        :returns: False if no response is expected, or the requester waits no longer.
+        :raises ApiError: The server refused the request.
+        :raises Unavailable: The server did not answer.
+        """
         text = reason[:_ERROR_CHARACTERS] or "refused"
         return await self._send(request, text, {ERROR: text})
 

@@ -21,16 +21,26 @@ _SUCCESS_GAIN = 1
 
 
 class Retries(NamedTuple):
-    """Settings. The outcome of a request is unknown if it was sent and its answer was lost, or was a server error
-    that does not say that nothing was done. Repeating such a SendMessage may send the message twice."""
+    """Which requests of a client are repeated.
+
+    The outcome of a request is unknown if it was sent and its answer was lost, or was a server error that does not
+    say that nothing was done. Repeating such a SendMessage may send the message twice.
+
+        Client(retries=Retries(attempts_max=5, repeats_unknown=False))
+
+    :param attempts_max: How often a request is tried; 3 by default.
+    :param backoff_s_max: The longest pause between attempts; 20 seconds by default.
+    :param repeats_unknown: Whether a request of unknown outcome is repeated, as the AWS SDKs do; True by default.
+        With False, only if doing it twice is the same as once, such as DeleteMessage, a read, or a send with a
+        deduplication id.
+    :param repeats_connecting: Whether connecting is tried again; True by default. With False, a server that cannot be
+        reached is reported at once.
+    """
 
     attempts_max: int = 3
     backoff_s_max: float = 20.0
     repeats_unknown: bool = True
-    """As the AWS SDKs do. False: a request of unknown outcome is repeated only if doing it twice is the same as once,
-    such as DeleteMessage, a read, or a send with a deduplication id."""
     repeats_connecting: bool = True
-    """False: a server that cannot be reached is reported at once."""
 
 
 class Setback(NamedTuple):

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from penstock.client.credentials import PLACEHOLDER_KEYS, KeySource, SigningKeys
 from penstock.client.endpoint import Endpoint
 from penstock.client.errors import ApiError, Unavailable, api_error
-from penstock.client.http.exchange import Abandoned, Address, Answer, ExchangeFailed, Network, Sink
+from penstock.client.http.exchange import Abandoned, Address, ExchangeFailed, HttpResponse, Network, Sink
 from penstock.client.keys import CurrentKeys, sts_url
 from penstock.client.objects import Json, read_json, read_object
 from penstock.client.retries import Retries, RetryQuota, of_failure, of_refusal
@@ -52,7 +52,7 @@ class Session:
         timeout_s: float = TIMEOUT_S,
         retries: Retries | None = None,
     ) -> None:
-        """Raises ValueError for a timeout that is none."""
+        """Raises ValueError for an invalid timeout."""
         if not timeout_s > 0:
             raise ValueError(f"invalid timeout_s {timeout_s}: expected more than 0")
         self.endpoint = endpoint
@@ -110,7 +110,7 @@ class Session:
         content = b"" if body is None else json.dumps(body).encode()
         return read_object((await self._call(kind, content, self._timeout_s, sink=sink)).body)
 
-    async def page(self, path: str) -> Answer:
+    async def page(self, path: str) -> HttpResponse:
         """A page that needs no signature, such as a health check, whatever its status."""
         kind = RequestKind("GET", path, (), _UNSIGNED, True)
         return await self._call(kind, b"", self._timeout_s, any_status=True)
@@ -145,7 +145,7 @@ class Session:
         sink: Sink | None = None,
         abandoned: Abandoned | None = None,
         any_status: bool = False,
-    ) -> Answer:
+    ) -> HttpResponse:
         attempt = 1
         while True:
             keys = None if kind.service == _UNSIGNED else await self._keys.get()
@@ -195,7 +195,7 @@ def _sqs_kind(action: str) -> RequestKind:
     return RequestKind("POST", "/", headers, "sqs", action.startswith(_IDEMPOTENT))
 
 
-def _refusal(answer: Answer) -> ApiError:
+def _refusal(answer: HttpResponse) -> ApiError:
     try:
         members = read_object(answer.body)
     except Unavailable:

@@ -23,7 +23,12 @@ class SqsMembers(msgspec.Struct, rename=_member, omit_defaults=True):
 
 
 class MessageAttribute(msgspec.Struct, rename=_member, omit_defaults=True, frozen=True):
-    """A value with its type, which may have a label of its own: ``Number.int``, ``String.uuid``."""
+    """A value with its type, which may have a label of its own: ``Number.int``, ``String.uuid``.
+
+    :param data_type: ``String``, ``Number`` or ``Binary``, perhaps with a label.
+    :param string_value: The value of a String or a Number. None by default.
+    :param binary_value: The value of a Binary. None by default.
+    """
 
     data_type: str
     string_value: str | None = None
@@ -31,7 +36,7 @@ class MessageAttribute(msgspec.Struct, rename=_member, omit_defaults=True, froze
 
     @property
     def value(self) -> str | int | float | bytes:
-        """As Python has it: a number for Number, bytes for Binary, else the text."""
+        """The value as Python has it: a number for Number, bytes for Binary, else the text."""
         if self.data_type.startswith("Binary"):
             return self.binary_value or b""
         text = self.string_value or ""
@@ -67,7 +72,16 @@ def to_attribute(name: str, value: AttributeValue) -> MessageAttribute:
 
 
 class Message(SqsMembers):
-    """One delivery of a message."""
+    """One delivery of a message.
+
+    :param message_id: The id of the message.
+    :param receipt_handle: What deletes this delivery, or changes its visibility.
+    :param body: The text of the message.
+    :param md5_of_body: The MD5 that the server has computed. Empty by default.
+    :param attributes: The system attributes that were asked for. Empty by default.
+    :param message_attributes: The message attributes that were asked for. Empty by default.
+    :param md5_of_message_attributes: The MD5 of these attributes. None by default.
+    """
 
     message_id: str
     receipt_handle: str
@@ -93,24 +107,41 @@ class Message(SqsMembers):
 
     @property
     def group_id(self) -> str | None:
-        """None unless it has one and ``MessageGroupId`` was asked for."""
+        """The message group; None unless it has one and ``MessageGroupId`` was asked for."""
         return self.attributes.get("MessageGroupId")
 
 
 class SentMessage(SqsMembers):
+    """What the server answers to a message that was sent.
+
+    :param message_id: The id of the message.
+    :param md5_of_message_body: The MD5 that the server has computed. Empty by default.
+    :param md5_of_message_attributes: The MD5 of the message attributes. None by default.
+    :param md5_of_message_system_attributes: The MD5 of the system attributes. None by default.
+    :param sequence_number: The number of the message, on a FIFO queue only. None by default.
+    """
+
     message_id: str
     md5_of_message_body: str = ""
     md5_of_message_attributes: str | None = None
     md5_of_message_system_attributes: str | None = None
     sequence_number: str | None = None
-    """Of a FIFO queue only."""
 
 
 # -- batches ---------------------------------------------------------------------------------------------------------
 
 
 class SendEntry(msgspec.Struct, kw_only=True):
-    """A message to send. ``id`` names it in the result; without one it is its place: "0", "1", ..."""
+    """A message of a batch to send.
+
+    :param body: The text of the message.
+    :param id: Names the entry in the result; None (the default): its place, "0", "1", ...
+    :param delay_seconds: How long the message is hidden at first; None (the default): as the queue says.
+    :param message_attributes: Attributes of the message. None by default.
+    :param message_system_attributes: System attributes, such as ``AWSTraceHeader``. None by default.
+    :param message_group_id: The message group. None by default.
+    :param message_deduplication_id: The deduplication id, on a FIFO queue. None by default.
+    """
 
     body: str
     id: str | None = None
@@ -122,30 +153,55 @@ class SendEntry(msgspec.Struct, kw_only=True):
 
 
 class DeleteEntry(msgspec.Struct):
+    """A message of a batch to delete.
+
+    :param receipt_handle: The receipt handle of the last receive.
+    :param id: Names the entry in the result; None (the default): its place, "0", "1", ...
+    """
+
     receipt_handle: str
     id: str | None = None
 
 
 class VisibilityEntry(msgspec.Struct):
+    """A message of a batch whose visibility is changed.
+
+    :param receipt_handle: The receipt handle of the last receive.
+    :param visibility_timeout: Seconds from now on; 0 makes the message visible at once.
+    :param id: Names the entry in the result; None (the default): its place, "0", "1", ...
+    """
+
     receipt_handle: str
     visibility_timeout: int
     id: str | None = None
 
 
 class DoneEntry(SqsMembers):
-    """An entry of a batch that was deleted or changed."""
+    """An entry of a batch that was deleted or changed.
+
+    :param id: The id of the entry.
+    """
 
     id: str
 
 
 class SentEntry(SentMessage, kw_only=True):
-    """An entry of a batch that was sent."""
+    """An entry of a batch that was sent: the members of :class:`SentMessage`, and its id.
+
+    :param id: The id of the entry.
+    """
 
     id: str
 
 
 class FailedEntry(SqsMembers):
-    """An entry of a batch that was refused. ``sender_fault``: it would be refused again."""
+    """An entry of a batch that was refused.
+
+    :param id: The id of the entry.
+    :param code: The error code.
+    :param sender_fault: Whether it would be refused again. False by default.
+    :param message: The text of the server. Empty by default.
+    """
 
     id: str
     code: str
@@ -157,7 +213,11 @@ E = TypeVar("E")
 
 
 class BatchResult(SqsMembers, Generic[E]):
-    """Each entry is in one of the two: a batch can succeed in part."""
+    """The result of a batch, which can succeed in part: each entry is in one of the two lists.
+
+    :param successful: The entries that were done. Empty by default.
+    :param failed: The entries that were refused. Empty by default.
+    """
 
     successful: list[E] = []
     failed: list[FailedEntry] = []
@@ -167,14 +227,29 @@ class BatchResult(SqsMembers, Generic[E]):
 
 
 class QueuePage(SqsMembers):
-    """``next_token``: None if this is the last page."""
+    """A page of queues.
+
+    :param queue_urls: The URLs of the queues. Empty by default.
+    :param next_token: What asks for the next page; None (the default) on the last page.
+    """
 
     queue_urls: list[str] = []
     next_token: str | None = None
 
 
 class MoveTask(SqsMembers):
-    """``started_timestamp``: in milliseconds. ``task_handle``: only while it runs."""
+    """A task that moves the messages of a dead-letter queue.
+
+    :param status: ``RUNNING``, ``COMPLETED``, ``CANCELLING``, ``CANCELLED`` or ``FAILED``.
+    :param source_arn: The ARN of the dead-letter queue.
+    :param started_timestamp: When it started, in milliseconds since 1970. 0 by default.
+    :param approximate_number_of_messages_moved: How many messages were moved. 0 by default.
+    :param approximate_number_of_messages_to_move: How many there were at the start. None by default.
+    :param task_handle: What cancels the task, only while it runs. None by default.
+    :param destination_arn: The ARN of the target, if there is one for all messages. None by default.
+    :param max_number_of_messages_per_second: The speed that was asked for. None by default.
+    :param failure_reason: Why the task failed. None by default.
+    """
 
     status: str
     source_arn: str

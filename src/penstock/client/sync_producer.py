@@ -39,11 +39,22 @@ class ProducerSettings(TypedDict, total=False):
 
 
 class SyncProducer:
-    """For any number of threads. Use it as a context manager, or close it, to send the rest.
+    """Sends values to one queue, in batches, for any number of threads.
 
-    Threads hand messages over through a short queue, so that they need not wait for the other thread each time."""
+    Use it as a context manager, or close it, to send the rest:
+
+        with SyncClient() as client, SyncProducer(client, "orders") as producer:
+            producer.send({"drink": "latte"})
+    """
 
     def __init__(self, client: BlockingBatchSender, queue: str, **settings: Unpack[ProducerSettings]) -> None:
+        """Start the thread that sends.
+
+        :param client: The client that sends, from several threads at a time.
+        :param queue: The name or the URL of the queue.
+        :param settings: The settings of :class:`Producer`, with the same defaults.
+        :raises ValueError: A setting is invalid.
+        """
         self._steps: Queue[_Step | None] = Queue(_STEPS_MAX)  # None: there are no more
         self._lock = threading.Lock()
         self._is_closed = False
@@ -57,11 +68,26 @@ class SyncProducer:
         started.result()
 
     def send(self, value: Any, **options: Unpack[SendOptions]) -> SentMessage:
-        """Send a message and wait until it is stored."""
+        """Send a message and wait until it is stored.
+
+        :param value: The value that becomes the body.
+        :param options: As of :meth:`Producer.send`.
+        :returns: The id of the message.
+        :raises EncodeError: The value cannot be a body.
+        :raises ApiError: The server refused the message.
+        :raises Unavailable: The server could not be reached for ``retry_s_max`` seconds.
+        :raises RuntimeError: The producer is closed.
+        """
         return self.submit(value, **options).result()
 
     def submit(self, value: Any, **options: Unpack[SendOptions]) -> Future[SentMessage]:
-        """Wait for room only. The future has the result once the message is stored, or the error."""
+        """Hand a message over, and wait only while there is no room for it.
+
+        :param value: The value that becomes the body.
+        :param options: As of :meth:`Producer.send`. Without system attributes the message carries the thread's trace.
+        :returns: A future with the result once the message is stored, or with the error.
+        :raises RuntimeError: The producer is closed.
+        """
         result: Future[SentMessage] = Future()
         options.setdefault("message_system_attributes", trace_attributes())  # of this thread
 
@@ -73,7 +99,10 @@ class SyncProducer:
         return result
 
     def flush(self) -> None:
-        """Send what was submitted so far without lingering, and wait until each message is stored or has failed."""
+        """Send what was submitted so far without lingering, and wait until each message is stored or has failed.
+
+        :raises RuntimeError: The producer is closed.
+        """
         result: Future[None] = Future()
 
         async def flush(producer: Producer) -> None:
@@ -84,7 +113,7 @@ class SyncProducer:
         result.result()
 
     def close(self) -> None:
-        """Refuse further messages, and send the rest."""
+        """Refuse further messages, send the rest, and end the thread."""
         if not self._is_closed:
             self._hand_over(None)
         self._thread.join()

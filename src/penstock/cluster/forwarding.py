@@ -38,7 +38,7 @@ SAME_SHARD = -1  # as the one who passes on says: a process that starts or stops
 
 
 class ForwardLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Of requests that wait for an owner."""
+    """Limits of requests that wait for an owner."""
 
     wait_s: float = 5.0
     waiting_max: int = 10_000

@@ -120,7 +120,7 @@ class ClusterShards:
             await asyncio.sleep(backoff(looks, limits.pause_s_min, limits.pause_s_max))
 
     def _by_owner(self, shards: list[int], owners: Owners) -> dict[str | None, list[int]]:
-        """By the address of the owner; None: this process, or not known at present."""
+        """Groups shards by the address of the owner; None stands for this process or an unknown owner."""
         groups: dict[str | None, list[int]] = {}
         for shard in shards:
             address = None if shard in self._owned else owners.address_of(shard)

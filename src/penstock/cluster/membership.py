@@ -447,7 +447,7 @@ class Membership:
                 self._begin(lease.shard, self._claim(lease))
 
     def _targets(self, view: ClusterView) -> dict[int, str]:
-        """Of the shards that are to change hands now: the id of the node."""
+        """Returns the id of the next node for each shard that is to change hands now."""
         alive = {node.id for node in view.nodes}
         # If all of them drain there is nowhere to move shards to: better they are served there than nowhere.
         takers = {node.id for node in view.nodes if not node.is_draining} or alive

@@ -77,7 +77,7 @@ async def _next_of(stream: AsyncIterator[bytes]) -> bytes:
 
 
 async def pieces_of(peers: Peers, address: str, number: int) -> AsyncIterator[bytes]:
-    """Of the stream with this number at the process with this address."""
+    """Yields the pieces of the stream with this number at the process with this address."""
     name = b"%d" % number
     try:
         while piece := await outcome(peers.call(address, _NEXT_PIECE, name)):

@@ -48,7 +48,7 @@ class Bucket(msgspec.Struct, array_like=True):
 
     @classmethod
     def of(cls, value: float, count: float = 1.0) -> Bucket:
-        """So many values that are the same."""
+        """Makes a bucket of ``count`` equal values."""
         return cls(count, value * count, value, value)
 
     @classmethod

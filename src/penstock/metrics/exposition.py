@@ -103,5 +103,5 @@ def _head(family: MetricFamily, *, open_metrics: bool) -> str:
 
 
 def wants_open_metrics(accept: str) -> bool:
-    """Of an Accept header."""
+    """Whether the Accept header asks for OpenMetrics."""
     return "application/openmetrics-text" in accept

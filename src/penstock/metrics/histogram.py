@@ -25,7 +25,7 @@ class Histogram:
         self.sum += value
 
     def add(self, other: Histogram) -> None:
-        """Of the same limits."""
+        """Adds the counts of a histogram with the same limits."""
         self.counts = [mine + others for mine, others in zip(self.counts, other.counts, strict=True)]
         self.sum += other.sum
 

@@ -53,7 +53,7 @@ class QueueRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     noisy: NoisyGroups | None = None  # None: its messages have no groups
 
     def merged(self, later: QueueRow) -> QueueRow:
-        """Of the same second or minute, which two processes have seen parts of."""
+        """Merges two rows of the same second or minute, of which two processes have seen parts."""
         sizes = None
         if self.sent and later.sent:
             both = _sizes(self)
@@ -174,7 +174,7 @@ def unpack_rows(packed: bytes) -> list[TimedRow]:
 
 
 def _counted(number: int) -> Bucket:
-    """So many events. A bucket without any is one zero, so that it is known that there were none."""
+    """Makes a bucket of a number of events. No events are one zero: it is known that there were none."""
     return Bucket.of(1.0, number) if number else Bucket.of(0.0)
 
 

@@ -85,7 +85,7 @@ def _check_extent(root: Node | None) -> None:
 
 
 def _extent(node: Node, known: dict[int, _Extent]) -> _Extent:
-    """With aliases expanded. Anchors come before their aliases, so each node is visited once."""
+    """Measures a node with its aliases expanded. Anchors come before their aliases, so each node is visited once."""
     if id(node) not in known:
         known[id(node)] = _ENDLESS
         if isinstance(node.value, str):

@@ -66,7 +66,7 @@ class AlarmHistory:
             self._make_room()
 
     def of(self, space: Space, alarm: str | None = None) -> Iterator[tuple[str, HistoryItem]]:
-        """Of one alarm or of all of a space, each with its key; keys are in order of time."""
+        """Yields the items of one alarm or of all of a space with their keys, which are in order of time."""
         self._index()
         names = (
             [(space, alarm)] if alarm is not None else [each for each in self._by_alarm if each[0] == space]

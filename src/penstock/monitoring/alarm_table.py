@@ -262,7 +262,7 @@ class AlarmTable:
         await self._turns.run(self._while_open(steps), space.account)
 
     def _while_open(self, steps: Steps[None]) -> Steps[None]:
-        """Nothing is decided after a stop: the next owner of the shard goes on."""
+        """Nothing is decided after a stop: the next owner of the shard continues."""
         for _ in steps:
             yield
             if self._stopped or self._shard.released or self._shard.ended is not None:

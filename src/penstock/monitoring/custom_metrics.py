@@ -259,7 +259,7 @@ class CustomMetrics:
 
     def _join(self, key: str, sent: SentData) -> Steps[None]:
         self._joined.add(key)
-        # Values of one series in order of time: going to and fro between its chunks takes long.
+        # Values of one series are added in order of time, because switching chunks is slow.
         for datum in sorted(sent.data, key=lambda each: (each.name, each.dimensions, each.unit, each.at_s)):
             metric = self._metric(sent.space, MetricKey(sent.namespace, datum.name, datum.dimensions))
             series = metric.of_unit(datum.unit)

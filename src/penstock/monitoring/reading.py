@@ -192,7 +192,7 @@ class ShardMetrics:
 
 
 class MetricReader:
-    """Of all shards together."""
+    """Reads metrics of all shards."""
 
     def __init__(self, broker: Broker, namespaces: Mapping[str, MetricNamespace]) -> None:
         """``namespaces``: those of services, by name. All others are of clients."""

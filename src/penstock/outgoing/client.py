@@ -27,7 +27,7 @@ from penstock.outgoing.urls import OutgoingUrl
 
 if TYPE_CHECKING:
     from penstock.client.http.asynchronous import AsyncConnection
-    from penstock.client.http.exchange import Answer, TlsContexts
+    from penstock.client.http.exchange import HttpResponse, TlsContexts
 
 T = TypeVar("T")
 
@@ -69,7 +69,7 @@ class OutgoingHttp:
         body: bytes = b"",
         *,
         answer_bytes_max: int = 0,
-    ) -> Answer:
+    ) -> HttpResponse:
         """Returns status, headers and the first bytes of the body. What the status means is up to the caller.
 
         ``account``: whose share it takes. ``answer_bytes_max``: of the body; what is beyond them is not read. Raises
@@ -96,7 +96,7 @@ class OutgoingHttp:
 
     async def _exchange(
         self, account: str, url: OutgoingUrl, request: bytes, answer_bytes_max: int
-    ) -> Answer:
+    ) -> HttpResponse:
         from penstock.client.http.exchange import ExchangeFailed, reason_of
 
         async with self._share.turn(account):

@@ -427,7 +427,7 @@ class Backlog(Generic[L]):
         return max(1, min(self.limits.lane_floor, self.limits.groups_floor // len(self.lanes)))
 
     def _low_water(self, lane: L) -> int:
-        """With how few in memory a lane is refilled. Over the budget only when it is about to run out."""
+        """A lane with fewer messages in memory is refilled; over the budget, only if it is about to run out."""
         if not self.budget.has_room():
             return (self._floor(lane) + 1) // 2
         return max(10, self.limits.refill_rows // (4 * len(self.lanes)))

@@ -112,7 +112,9 @@ class MessageFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         """Raises FilterInvalid, which says what to write."""
         self._check_lengths()
         if self.state is not None and self.state not in STATES:
-            raise FilterInvalid(f"state: {self.state[:40]!r} is none; write visible, delayed or in_flight")
+            raise FilterInvalid(
+                f"state: {self.state[:40]!r} is not a state; write visible, delayed or in_flight"
+            )
         for name in ("older_than_s", "younger_than_s"):
             seconds = getattr(self, name)
             if seconds is not None and not 0 <= seconds <= _SECONDS_MAX:

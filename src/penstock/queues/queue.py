@@ -239,7 +239,7 @@ class Queue(ABC):
         return None
 
     def give_up(self, receipt: Receipt, now_ms: int, changes: Changes) -> Entry:
-        """A message leaves this queue, by the will of the receiver that holds it. The caller says where it goes.
+        """The receiver gives the message up, and it leaves this queue. The caller says where it goes.
 
         Raises HandleExpired if it is not in flight by this receive any more."""
         entry = self.backlog.index.get(receipt.seq)

@@ -22,7 +22,7 @@ def dead_letter(entry: Entry, number: int, source_arn: str, source: QueueSetting
     """A message that was received too often, as the dead-letter queue gets it.
 
     SQS: it keeps its id, body, attributes, receive count and send time, and records where it came from. From a
-    standard queue its retention goes on from the first send; from a FIFO queue it starts again."""
+    standard queue its retention counts from the first send; from a FIFO queue it starts again."""
     return msgspec.structs.replace(
         entry,
         state=State.READY,

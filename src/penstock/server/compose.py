@@ -414,7 +414,7 @@ _SQS_TEXTS = admin.SqsTexts(shown_queue, sequence_number, queue_url, check_edite
 
 
 def _rows_with_permission() -> tuple[Action, ...]:
-    """Of the services whose resources are queues or belong to the account as a whole."""
+    """Returns the rows of services whose resources are queues or belong to the account as a whole."""
     services = [service for service, _ in SERVICES if service is not sts.SERVICE]
     return tuple(row for service in services for row in service.actions.values() if row.permission)
 

@@ -427,7 +427,7 @@ class NotSignedIn(ConsoleRefusal):
 
 
 def _code_of(response: Response) -> str:
-    """Of an error of STS."""
+    """Returns the code of an error of STS."""
     try:
         return str(json.loads(response.body)["Error"]["Code"])
     except (ValueError, KeyError, TypeError):

@@ -35,7 +35,7 @@ class _File(NamedTuple):
 
 @cache
 def _files() -> dict[str, _File]:
-    """By path below /console/. Read once, when the first page is asked for."""
+    """Returns the files by path below /console/. They are read once, when the first page is asked for."""
     found: dict[str, _File] = {}
 
     def add(folder: Traversable, prefix: str) -> None:

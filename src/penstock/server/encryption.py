@@ -209,7 +209,7 @@ class ProgressFile:
 
 
 def progress_of_shards(keyring: Path | None) -> list[ReencryptionProgress]:
-    """Of all shards that a server near this keyring has opened."""
+    """Returns the progress of all shards that a server near this keyring has opened."""
     if keyring is None:
         return []
     found = map(_read_progress, sorted(keyring.parent.glob("penstock-reencryption*.json")))

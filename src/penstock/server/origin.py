@@ -40,7 +40,7 @@ class Origins:
         self._base_urls: BoundedCache[tuple[str, str], str] = BoundedCache(_CACHED_MAX)
 
     def of(self, request: Request) -> Origin:
-        """``base_url`` may hold ``{region}``. Raises HttpError for a Host that is none."""
+        """``base_url`` may hold ``{region}``. Raises HttpError for an invalid Host."""
         if self._came_by_proxy(request):
             return Origin(self.base_url(request), self.source_ip(request), self.is_secure(request))
         peer, host = request.peer, request.headers.get(b"host")

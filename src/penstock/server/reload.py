@@ -38,7 +38,7 @@ _UNCOUNTED = (
 
 
 class ReloadReport(NamedTuple):
-    """By the names of settings and files."""
+    """What a reload changed, by the names of settings and files."""
 
     reloaded: list[str]
     unchanged: list[str]
@@ -83,7 +83,7 @@ class Reloading:
         """Makes the other processes of the server reload, too."""
 
     async def requested(self) -> ReloadReport:
-        """By a client of this process."""
+        """Reloads because a client of this process asked for it."""
         report = await self.run()
         self.reload_others()
         return report

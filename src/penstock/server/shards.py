@@ -164,7 +164,7 @@ class OpenShards:
         await asyncio.to_thread(opened.store.close)
 
     def _ended(self, index: int, error: StoreError) -> None:
-        """Other shards go on without one that another process took. After a failed fsync no disk can be trusted."""
+        """Other shards stay when another process took one. After a failed fsync no disk can be trusted."""
         if self.on_shard_lost is None or isinstance(error, StoreBroken):
             self._on_fatal(error)
         else:

@@ -1,7 +1,7 @@
 """OpenTelemetry: a span for each request to a service, and the metrics of /metrics, sent to a collector over OTLP.
 
 A request belongs to the trace that its header ``traceparent`` (W3C) or ``X-Amzn-Trace-Id`` names. A message that is
-sent without a trace of its own gets that of the request, as its AWSTraceHeader, so that its consumer goes on with it.
+sent without a trace of its own gets that of the request, as its AWSTraceHeader, so that its consumer continues it.
 A receive has links to the traces of its messages.
 
 Nothing of this is imported, and nothing costs anything, unless an endpoint is configured.

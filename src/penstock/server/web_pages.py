@@ -58,7 +58,7 @@ class Cors:
             wanted = request.headers.get(b"access-control-request-headers", b"")
             headers += [
                 (b"Access-Control-Allow-Methods", METHODS),
-                # SDKs sign ever new headers: an origin that may call may send any.
+                # New SDKs add headers: allow any.
                 (b"Access-Control-Allow-Headers", wanted),
                 (b"Access-Control-Max-Age", b"600"),
             ]

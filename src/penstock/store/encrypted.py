@@ -44,7 +44,7 @@ _NO_QUEUE = KeyUse(Space("", ""), None, 5 * MINUTE)
 class Cipher(Protocol):
     @property
     def head_bytes(self) -> int:
-        """So much of the beginning of a content tells how it is encrypted."""
+        """How many bytes at the start of a content tell how it is encrypted."""
 
     @property
     def encrypts(self) -> bool:

@@ -161,8 +161,8 @@ class Store(Protocol):
         Large contents come along up to ``content_bytes_max`` in all; rows beyond have None, see ``contents``."""
 
     def groups(self, which: Selection, rows_max: int) -> tuple[list[GroupCount], int]:
-        """Of the first ``rows_max`` messages: how many in each group, first first, and the last position looked
-        at (``which.after`` itself if there was none)."""
+        """Counts the first ``rows_max`` messages by group, in the order of the groups' first messages. Also returns
+        the last position that was read (``which.after`` itself if there was none)."""
 
     def count(self, which: Selection) -> int: ...
 

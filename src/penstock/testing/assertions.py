@@ -25,10 +25,19 @@ class QueueAssertions(ABC):
 
     @abstractmethod
     def snapshot(self, queue: str) -> QueueSnapshot:
-        """All messages that are or were in a queue."""
+        """Look at all messages that are or were in a queue. This changes nothing.
+
+        :param queue: The name, URL or ARN of the queue.
+        :returns: The queue at this moment.
+        """
 
     def messages(self, queue: str) -> list[MessageSnapshot]:
-        """What is in a queue: visible, delayed or in flight. Looking changes nothing."""
+        """List what is in a queue: visible, delayed or in flight. This changes nothing.
+
+        :param queue: The name, URL or ARN of the queue.
+        :returns: The messages.
+        :raises AssertionError: There is no such queue.
+        """
         return self.snapshot(queue).present
 
     def assert_sent(
@@ -40,7 +49,19 @@ class QueueAssertions(ABC):
         group: str | None = None,
         count: int | None = None,
     ) -> list[MessageSnapshot]:
-        """Messages were sent to the queue, whatever became of them: ``count`` of them, or at least one."""
+        """Assert that messages were sent to the queue, whatever became of them.
+
+            broker.assert_sent("orders", {"drink": "latte"}, count=2)
+
+        :param queue: The name, URL or ARN of the queue.
+        :param body: The body to look for: a text, a pattern that is found in it, a function that accepts it, or the
+            value that its JSON has. By default, any.
+        :param attributes: Attributes that the messages must have, with these values. By default, any.
+        :param group: The message group. By default, any.
+        :param count: How many messages are expected. By default, at least one.
+        :returns: The messages that were found.
+        :raises AssertionError: There are more or fewer, or there is no such queue.
+        """
         __tracebackhide__ = True
         shown, wanted = self.snapshot(queue), _Wanted(body, attributes, group)
         found = wanted.among(shown, lambda message: message.sent)
@@ -56,7 +77,17 @@ class QueueAssertions(ABC):
         group: str | None = None,
         times: int | None = None,
     ) -> list[MessageSnapshot]:
-        """Messages were received from the queue: ``times`` in all, or at least once."""
+        """Assert that messages were received from the queue.
+
+        :param queue: The name, URL or ARN of the queue.
+        :param body: The body to look for: a text, a pattern that is found in it, a function that accepts it, or the
+            value that its JSON has. By default, any.
+        :param attributes: Attributes that the messages must have, with these values. By default, any.
+        :param group: The message group. By default, any.
+        :param times: How many receives are expected in all. By default, at least one.
+        :returns: The messages that were found.
+        :raises AssertionError: There are more or fewer receives, or there is no such queue.
+        """
         __tracebackhide__ = True
         shown, wanted = self.snapshot(queue), _Wanted(body, attributes, group)
         found = wanted.among(shown, lambda message: message.received > 0)
@@ -73,7 +104,17 @@ class QueueAssertions(ABC):
         group: str | None = None,
         count: int | None = None,
     ) -> list[MessageSnapshot]:
-        """Messages were deleted from the queue, as consumers do with what they have processed."""
+        """Assert that messages were deleted from the queue, as consumers do with what they have processed.
+
+        :param queue: The name, URL or ARN of the queue.
+        :param body: The body to look for: a text, a pattern that is found in it, a function that accepts it, or the
+            value that its JSON has. By default, any.
+        :param attributes: Attributes that the messages must have, with these values. By default, any.
+        :param group: The message group. By default, any.
+        :param count: How many messages are expected. By default, at least one.
+        :returns: The messages that were found.
+        :raises AssertionError: There are more or fewer, or there is no such queue.
+        """
         __tracebackhide__ = True
         shown, wanted = self.snapshot(queue), _Wanted(body, attributes, group)
         found = wanted.among(shown, lambda message: message.state == "deleted")
@@ -89,7 +130,18 @@ class QueueAssertions(ABC):
         group: str | None = None,
         count: int | None = None,
     ) -> list[MessageSnapshot]:
-        """Dead letters of ``queue`` are in its dead-letter queue."""
+        """Assert that dead letters of the queue are in its dead-letter queue.
+
+        :param queue: The name, URL or ARN of the queue.
+        :param body: The body to look for: a text, a pattern that is found in it, a function that accepts it, or the
+            value that its JSON has. By default, any.
+        :param attributes: Attributes that the messages must have, with these values. By default, any.
+        :param group: The message group. By default, any.
+        :param count: How many messages are expected. By default, at least one.
+        :returns: The messages that were found.
+        :raises AssertionError: There are more or fewer, the queue has no dead-letter queue, or there is no such
+            queue.
+        """
         __tracebackhide__ = True
         source, wanted = self.snapshot(queue), _Wanted(body, attributes, group)
         if source.dead_letter_queue is None:
@@ -102,7 +154,11 @@ class QueueAssertions(ABC):
         return found
 
     def assert_empty(self, queue: str) -> None:
-        """Nothing is in the queue: no message that is visible, delayed or in flight."""
+        """Assert that nothing is in the queue: no message that is visible, delayed or in flight.
+
+        :param queue: The name, URL or ARN of the queue.
+        :raises AssertionError: There are messages, or there is no such queue.
+        """
         __tracebackhide__ = True
         shown = self.snapshot(queue)
         _check(len(shown.present), 0, "message", f"in {shown.name}", shown)

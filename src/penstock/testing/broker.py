@@ -36,12 +36,23 @@ class _NoQueue(Exception):
 class InProcessBroker(QueueAssertions):
     """A broker in a thread of this process, on a port of the loopback interface, with everything in memory.
 
-    ``with Broker() as broker:`` starts it and stops it; in coroutines, ``async with``. Its methods can be called in
-    any thread. Those that wait block their thread: ``await asyncio.to_thread(broker.wait_for_receive, "orders")``."""
+    Start and stop it with a ``with`` block; in coroutines, with ``async with``:
+
+        with Broker() as broker:
+            sqs = broker.boto3_client()
+
+    Its methods can be called in any thread. Those that wait block their thread: ``await
+    asyncio.to_thread(broker.wait_for_receive, "orders")``.
+    """
 
     def __init__(self, *, frozen: bool = False, relaxed_waits: bool = True) -> None:
-        """``frozen``: time stands still but for what the test advances it; else it runs along with the real time.
-        ``relaxed_waits``: no pauses of 60 seconds after DeleteQueue and PurgeQueue."""
+        """Prepare a broker; it is not started yet.
+
+        :param frozen: Whether time stands still unless the test advances it; False by default: it runs along with the
+            real time.
+        :param relaxed_waits: Whether the pauses of 60 seconds after DeleteQueue and PurgeQueue are left out; True by
+            default.
+        """
         self._frozen = frozen
         self._relaxed_waits = relaxed_waits
         self._running: ServerThread | None = None
@@ -53,7 +64,11 @@ class InProcessBroker(QueueAssertions):
     # -- start and stop ------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Raises BrokerFailed."""
+        """Start the broker.
+
+        :raises BrokerFailed: The server cannot start.
+        :raises AssertionError: The broker is running.
+        """
         assert self._running is None, "the broker is running"
         with _plain_imports():
             from penstock.server.settings.config import Config
@@ -62,13 +77,18 @@ class InProcessBroker(QueueAssertions):
         self._running = ServerThread(config, frozen=self._frozen)
 
     def stop(self) -> None:
+        """Stop the broker, if it is running."""
         if self._running is not None:
             self._running.stop()
             self._running = None
 
     def reset(self) -> None:
-        """For the next test: everything is deleted, the clock shows the real time, and the account is another one, so
-        that what earlier tests have left running finds nothing."""
+        """Prepare for the next test: delete everything, and let the clock show the real time.
+
+        The account is another one then, so that what earlier tests have left running finds nothing.
+
+        :raises RuntimeError: The broker is not running.
+        """
         self._server.wait_for(self._server.parts.start_over())
         self._server.call(self._server.time.reset)
         self._account += 1
@@ -110,7 +130,7 @@ class InProcessBroker(QueueAssertions):
 
     @property
     def account(self) -> str:
-        """Its number is also its access key."""
+        """The account number, which is also the access key."""
         return str(self._account)
 
     @property
@@ -125,7 +145,12 @@ class InProcessBroker(QueueAssertions):
         }
 
     def boto3_client(self, **options: Any) -> Any:
-        """A client of boto3 for SQS. ``options``: more arguments of ``boto3.client``, such as ``config``."""
+        """Make a client of boto3 for SQS.
+
+        :param options: More arguments of ``boto3.client``, such as ``config``.
+        :returns: The client.
+        :raises RuntimeError: The broker is not running, or boto3 is not installed.
+        """
         if self._boto3_session is None:
             self._boto3_session = _boto3_session()
         given: dict[str, Any] = {
@@ -137,14 +162,22 @@ class InProcessBroker(QueueAssertions):
         return self._boto3_session.client("sqs", **given | options)
 
     def client(self) -> SyncClient:
-        """A client of ``penstock.client`` without asyncio. Close it, or use it in a ``with`` block."""
+        """Make a client of ``penstock.client`` without asyncio. Close it, or use it in a ``with`` block.
+
+        :returns: The client.
+        :raises RuntimeError: The broker is not running.
+        """
         from penstock.client import SigningKeys, SyncClient
 
         keys = SigningKeys(self.account, _SECRET)
         return SyncClient(endpoint_url=self.url, region=self.region, credentials=keys)
 
     def async_client(self) -> Client:
-        """A client of ``penstock.client`` for asyncio. Use it in an ``async with`` block."""
+        """Make a client of ``penstock.client`` for asyncio. Use it in an ``async with`` block.
+
+        :returns: The client.
+        :raises RuntimeError: The broker is not running.
+        """
         from penstock.client import Client, SigningKeys
 
         keys = SigningKeys(self.account, _SECRET)
@@ -153,7 +186,12 @@ class InProcessBroker(QueueAssertions):
     # -- queues ----------------------------------------------------------------------------------------------------
 
     def snapshot(self, queue: str) -> QueueSnapshot:
-        """All messages that are or were in a queue."""
+        """Look at all messages that are or were in a queue. This changes nothing.
+
+        :param queue: The name, URL or ARN of the queue.
+        :returns: The queue at this moment.
+        :raises AssertionError: There is no such queue.
+        """
         __tracebackhide__ = True
         try:
             return self._server.wait_for(self._snapshot(queue))
@@ -165,8 +203,15 @@ class InProcessBroker(QueueAssertions):
         return await snapshot_of(self._find(queue), server.parts.broker, server.records)
 
     def wait_for_receive(self, queue: str, *, count: int = 1, timeout: float = 10) -> None:
-        """Wait until ``count`` receives wait at the queue for messages. Before ``clock.advance``: a receive that
-        another thread has begun may not have arrived yet. Raises AssertionError after ``timeout`` seconds."""
+        """Wait until receives wait at the queue for messages.
+
+        Call it before ``clock.advance``: a receive that another thread has begun may not have arrived yet.
+
+        :param queue: The name, URL or ARN of the queue.
+        :param count: How many receives must wait; 1 by default.
+        :param timeout: How many seconds to wait for them; 10 by default.
+        :raises AssertionError: There are fewer after that time, or there is no such queue.
+        """
         __tracebackhide__ = True
         shown = self.snapshot(queue)  # raises if there is no such queue
         found = self._wait(
@@ -179,8 +224,12 @@ class InProcessBroker(QueueAssertions):
             raise AssertionError(f"expected {wanted} at {queue}, found {found} after {timeout:g} s\n{shown}")
 
     def wait_until_empty(self, queue: str, *, timeout: float = 10) -> None:
-        """Wait until nothing is in the queue: consumers have deleted all messages. Raises AssertionError after
-        ``timeout`` seconds."""
+        """Wait until nothing is in the queue: consumers have deleted all messages.
+
+        :param queue: The name, URL or ARN of the queue.
+        :param timeout: How many seconds to wait; 10 by default.
+        :raises AssertionError: The queue is not empty after that time, or there is no such queue.
+        """
         __tracebackhide__ = True
         self.snapshot(queue)  # raises if there is no such queue
         if self._wait(lambda: self._server.wait_for(self._held(queue)), lambda held: not held, timeout):
@@ -237,24 +286,38 @@ class BrokerClock:
     """The clock of a broker. All its accounts and queues share it."""
 
     def __init__(self, broker: InProcessBroker) -> None:
+        """Made by the broker: ``broker.clock``.
+
+        :param broker: The broker.
+        """
         self._broker = broker
 
     def advance(self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
-        """Let time pass. When this returns, everything has happened that was due by then: messages became visible or
-        expired, delays ended, and receives that waited have their answer.
+        """Let time pass.
 
-        Raises ValueError for less than nothing or more than 31 days."""
+        When this returns, everything has happened that was due by then: messages became visible or expired, delays
+        ended, and receives that waited have their answer.
+
+            broker.clock.advance(minutes=5)
+
+        :param days: Added to the others; 0 by default.
+        :param hours: Added to the others; 0 by default.
+        :param minutes: Added to the others; 0 by default.
+        :param seconds: Added to the others; 0 by default.
+        :raises ValueError: The sum is negative or more than 31 days.
+        """
         server = self._broker._server
         server.wait_for(server.time.advance(days=days, hours=hours, minutes=minutes, seconds=seconds))
 
     @property
     def now(self) -> datetime:
-        """As timestamps of messages show it."""
+        """The time as timestamps of messages show it."""
         server = self._broker._server
         return datetime.fromtimestamp(server.call(lambda: server.time.shown_ms) / 1000, UTC)
 
     @property
     def frozen(self) -> bool:
+        """Whether time stands still unless the test advances it."""
         server = self._broker._server
         return server.call(lambda: server.time.is_frozen)
 

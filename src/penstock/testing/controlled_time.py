@@ -69,7 +69,7 @@ class ControlledTime:
         return timer
 
     def close(self) -> None:
-        """Of one shard. Nothing is left to be done then."""
+        """Closes the runtime of one shard, when nothing is left to be done."""
 
     # -- what a test does ------------------------------------------------------------------------------------------
 
@@ -83,7 +83,7 @@ class ControlledTime:
 
     @property
     def ahead_ms(self) -> int:
-        """Of the real time; less than nothing if it stood still for longer than it was advanced."""
+        """How far it is ahead of the real time; negative if it stood still for longer than it was advanced."""
         return self.clock.wall_ms() - _real_ms()
 
     async def advance(

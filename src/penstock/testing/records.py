@@ -34,7 +34,7 @@ class MessageRecord:
 
 
 class MessageRecords(Part):
-    """Of one shard, as an extension of it."""
+    """The records of one shard, as an extension of it."""
 
     def __init__(self, records_max: int = RECORDS_MAX, bytes_max: int = RECORDED_BYTES_MAX) -> None:
         self._records_max = records_max

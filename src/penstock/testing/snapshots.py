@@ -28,21 +28,25 @@ class MessageSnapshot:
     """A message of a queue at one moment."""
 
     id: str
+    """The id of the message."""
     body: str
+    """The text of the message."""
     state: MessageState
-    """``moved``: to another queue, as dead letters are."""
+    """Its state. ``moved``: to another queue, as dead letters are."""
     received: int
-    """How often, from this queue."""
+    """How often it was received from this queue."""
     sent: bool
-    """To this queue. Otherwise it was moved to it."""
+    """Whether it was sent to this queue. Otherwise it was moved to it."""
     attributes: dict[str, str | bytes] = field(default_factory=dict)
+    """Its message attributes. Empty by default."""
     group: str | None = None
+    """Its message group. None by default."""
     source: str | None = None
-    """Of a dead letter: the name of the queue that it was received from too often."""
+    """The name of the queue that a dead letter was received from too often. None by default."""
 
     @property
     def is_there(self) -> bool:
-        """In the queue, in any state."""
+        """Whether the message is in the queue, in any state."""
         return self.state in _PRESENT
 
     def __str__(self) -> str:
@@ -57,15 +61,20 @@ class MessageSnapshot:
 
 @dataclass(frozen=True)
 class QueueSnapshot:
+    """A queue at one moment, with all messages that are or were in it. Its text shows them as a table."""
+
     name: str
+    """The name of the queue."""
     messages: list[MessageSnapshot]
-    """All that are or were in the queue, in the order of their arrival."""
+    """All messages that are or were in the queue, in the order of their arrival."""
     dead_letter_queue: str | None = None
+    """The name of its dead-letter queue. None by default."""
     forgotten: int = 0
-    """Messages before these, of which nothing is known any more."""
+    """How many messages came before these, of which nothing is known any more. 0 by default."""
 
     @property
     def present(self) -> list[MessageSnapshot]:
+        """The messages that are in the queue: visible, delayed or in flight."""
         return [message for message in self.messages if message.is_there]
 
     def __str__(self) -> str:

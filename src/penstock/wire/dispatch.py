@@ -64,7 +64,7 @@ class Recorder(Protocol):
     def answered(
         self, service: Service, action: Action, request: Any, call: Call, response: Any, fault: Fault | None
     ) -> None:
-        """With the request and the response, None if there was none, and the fault."""
+        """An action ended: with its request, and its response or None, and the fault or None."""
 
 
 class Meter(Protocol):

@@ -384,7 +384,7 @@ def read_scalar(text: str, shape: Scalar, *, any_text: bool = False) -> Any:
 
 
 def _seconds(text: str) -> float:
-    """Of a time in ISO 8601. One without a zone is UTC."""
+    """Parses a time in ISO 8601. One without a zone is UTC."""
     try:
         time = datetime.fromisoformat(text)
         return (time if time.tzinfo is not None else time.replace(tzinfo=UTC)).timestamp()

@@ -18,7 +18,7 @@ PAGE = 1000  # messages a request
 
 
 class AdminQueue:
-    """Of a queue given by name, URL or ARN."""
+    """The admin API of one queue, which is given by name, URL or ARN."""
 
     def __init__(self, target: Target, queue: str) -> None:
         self.name = queue_name(queue)
@@ -36,7 +36,7 @@ class AdminQueue:
             raise  # with "to", it may be the other queue: the text says which
 
     def target_name(self, to: str) -> str:
-        """Of the queue that messages are sent to, given as all queues are. It must be in this queue's account."""
+        """Returns the name of the queue that messages are sent to, which must be in this queue's account."""
         account = queue_account(to)
         if account is not None:
             here = self.call("GET")
@@ -73,7 +73,7 @@ class AdminQueue:
                     return
 
     def whole(self, message: Json) -> Json:
-        """With all of its body, of which a page has only the beginning if it is long."""
+        """Returns the message with its whole body; a page has only the beginning of a long one."""
         return self.message(message["id"]) if message.get("body_cut") else message
 
 
@@ -99,7 +99,7 @@ def as_listed(received: Json) -> Json:
 
 
 def listed_attribute(value: Json) -> Json:
-    """Of an attribute as SQS has it."""
+    """Converts an attribute from the form of SQS to that of the admin API."""
     return {"type": value["DataType"], "value": value.get("StringValue", value.get("BinaryValue"))}
 
 

@@ -74,7 +74,7 @@ def command(
 def write_messages(
     target: Target, admin: AdminQueue, filter: Json, file: Path, maximum: int | None, *, resume: bool = False
 ) -> int:
-    """How many. After each page of a file it is saved where to go on."""
+    """How many. After each page of a file the place to continue at is saved."""
     state = _DumpState.read(file, admin.name, filter) if resume else _DumpState(file, admin.name, filter)
     unreadable, total = 0, messages_in(admin.call("GET"))
     with _opened(file, state.offset) as stream, target.out.progress("dumping", total) as progress:

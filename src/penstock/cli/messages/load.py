@@ -143,7 +143,7 @@ class _LineReader:
         return sum(outcome.error is None for outcome in batch)
 
     def _members(self, line: bytes) -> Json:
-        """Of SendMessage. Raises ValueError: what is wrong with the line."""
+        """Returns the members for SendMessage. Raises ValueError that says what is wrong with the line."""
         try:
             given = read_json(line)
         except ValueError as error:

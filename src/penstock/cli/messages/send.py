@@ -130,7 +130,7 @@ _PLACEHOLDER = re.compile(r"\{(n|uuid|now)\}")
 
 
 def _filled(value: Any, n: int) -> Any:
-    """With the placeholders of all texts replaced; other braces stay, JSON is full of them."""
+    """Replaces the placeholders in all texts; other braces stay, because JSON is full of them."""
     if isinstance(value, dict):
         return {name: _filled(each, n) for name, each in value.items()}
     if not isinstance(value, str):

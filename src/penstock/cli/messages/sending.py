@@ -104,7 +104,7 @@ def _utf8_bytes(text: str) -> int:
 
 
 def read_attribute(text: str) -> tuple[str, dict[str, str]]:
-    """Of "name=value" or "name:Number=3": an attribute as SQS takes it. Binary values are given in base64."""
+    """Parses "name=value" or "name:Number=3" into an attribute as SQS takes it. Binary values are given in base64."""
     name, equals, value = text.partition("=")
     name, colon, kind = name.partition(":")
     kind = kind if colon else "String"

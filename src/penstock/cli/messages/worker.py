@@ -126,7 +126,7 @@ def _failed_import(name: str, error: Exception) -> Failure:
 
 
 def _set_up_logs(level: str, *, as_json: bool) -> None:
-    """Of all loggers: those of the application as well."""
+    """Sets up all loggers, those of the application as well."""
     from penstock.server.logs import HumanFormatter, JsonFormatter
 
     handler = logging.StreamHandler(sys.stderr)

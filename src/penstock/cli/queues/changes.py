@@ -149,7 +149,7 @@ def set_(
 
 
 def _attributes(target: Target, flags: Json, redrive: Json) -> dict[str, str]:
-    """By their names in SQS; ``redrive``: the redrive policy so far."""
+    """Returns the attributes by their names in SQS. ``redrive`` is the redrive policy so far."""
     found = {
         attribute: f"{flags[flag]:.0f}" for flag, attribute in _SECONDS.items() if flags[flag] is not None
     }

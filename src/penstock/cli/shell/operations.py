@@ -83,7 +83,7 @@ class QueueOperations:
         return found
 
     def find(self, id: str) -> Found:
-        """By id, or by the name of a test message; in the queue, then in its dead-letter queue."""
+        """Finds a message by id or by the name of a test message, in the queue, then in its dead-letter queue."""
         self._target.need_penstock("looking at a message by its id")
         for queue in dict.fromkeys([self.queue, self._dead_letter_queue()]):
             if queue is None:

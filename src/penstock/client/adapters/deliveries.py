@@ -59,7 +59,7 @@ class Delivery:
 
 
 class Deliveries:
-    """Of one queue, from :meth:`start` to :meth:`close`, in one event loop."""
+    """Receives the messages of one queue, from :meth:`start` to :meth:`close`, in one event loop."""
 
     def __init__(
         self,

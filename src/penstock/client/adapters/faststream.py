@@ -126,7 +126,7 @@ async def decode(message: StreamMessage[Received]) -> Any:
 
 
 class QueueCommand(PublishCommand):
-    """With what a queue can do beside: a delay in seconds, and the ids of FIFO queues."""
+    """Adds what a queue can do: a delay in seconds, and the ids of FIFO queues."""
 
     delay: float = 0.0
     group: str | None = None

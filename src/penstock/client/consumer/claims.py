@@ -36,7 +36,7 @@ class Claim:
 
 
 class HeldClaims:
-    """Of one consumer."""
+    """The messages that one consumer has received and not settled."""
 
     def __init__(self, visibility_s: int, processing_s_max: float, *, heartbeat: bool = True) -> None:
         """``processing_s_max``: for so long a message that waits, or one that is handled, is kept hidden at most."""

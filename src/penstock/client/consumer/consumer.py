@@ -57,7 +57,11 @@ class Call:
 
 
 class Consumer:
-    """``async with Client() as client: await Consumer(client, "orders", handle).run()``"""
+    """Receives the messages of one queue and calls a handler for each, or for batches of them.
+
+    async with Client() as client:
+        await Consumer(client, "orders", handle).run()
+    """
 
     def __init__(
         self,
@@ -73,8 +77,22 @@ class Consumer:
         settings: ConsumerSettings | None = None,
         **more: Any,
     ) -> None:
-        """``more``: fields of ConsumerSettings, where there are no ``settings``. ``worker``: its name in reports.
-        Raises TypeError or ValueError."""
+        """Prepare to consume; there is no request yet.
+
+        :param client: The client that receives and deletes.
+        :param queue: The name or the URL of the queue.
+        :param function: The handler: a function or a coroutine function. Its annotations say what bodies are read as.
+        :param codec: How bodies become values. By default :class:`JsonCodec`.
+        :param middleware: Called around the handler, the first one outermost. By default, none.
+        :param on_error: Called with each error and the context of its message. None by default.
+        :param report_failures: Whether failures are reported to Penstock, which stores them with the message; True by
+            default.
+        :param worker: The name of this consumer in reports; None (the default): the host and the process id.
+        :param settings: How the queue is consumed; None (the default): made from ``more``.
+        :param more: Fields of :class:`ConsumerSettings`, if there are no ``settings``.
+        :raises TypeError: The handler cannot be called with a message, or a field does not exist.
+        :raises ValueError: A setting is invalid.
+        """
         self.queue = queue
         self.settings = settings or ConsumerSettings(**more)
         self.worker = worker or default_worker_name()
@@ -104,7 +122,10 @@ class Consumer:
     # -- start and stop --------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Until :meth:`stop`. Raises CannotStart."""
+        """Receive and handle messages until :meth:`stop`.
+
+        :raises CannotStart: The queue cannot be consumed.
+        """
         self._is_running = True
         try:
             visibility_s = await self._receiver.visibility_s()
@@ -116,9 +137,12 @@ class Consumer:
             self._stopped.set()
 
     async def stop(self, timeout_s: float = 30.0) -> None:
-        """Receive no more, give back what waits, let handlers end within so many seconds, and give back the rest.
+        """Stop receiving, return what waits to the queue, and let handlers end.
 
-        Another call with a timeout of 0 ends one that waits."""
+        Another call with a timeout of 0 ends one that waits.
+
+        :param timeout_s: How many seconds handlers have to end; 30 by default. Messages of the others are returned.
+        """
         if not self._stopping.is_set():
             self._stop_s = timeout_s
             self._stopping.set()
@@ -370,7 +394,7 @@ class Consumer:
     # -- settling --------------------------------------------------------------------------------------------
 
     async def _settle_in_order(self, job: Job, outcomes: list[BaseException | None]) -> None:
-        """Of one group: what is done before the first failure counts, and what follows it is given back."""
+        """Settles the messages of one group: those before the first failure are done, the others given back."""
         done = next((place for place, error in enumerate(outcomes) if error is not None), len(job))
         deleted = await asyncio.gather(*(self._settling.delete(claim) for claim in job[:done]))
         done = deleted.index(False) if False in deleted else done

@@ -16,12 +16,15 @@ log = logging.getLogger("penstock.worker")
 
 
 class MessageContext:
-    """``messages`` are those of one call: one, or a batch. ``message`` and ``attempt`` are of the first of them.
+    """What a handler and its middleware know about one call.
 
-    ``values`` are what the bodies were read as; there are none if the only body cannot be read.
-    ``claim_lost`` is set when a message is not this worker's any more, or has to be given back: a handler in a thread
-    should look at it and end, since nothing that it does counts any more. An ``async`` handler is cancelled.
-    ``is_duplicate`` is set when the handler was not called, because an earlier delivery was handled."""
+    ``messages`` are the messages of the call: one, or a batch. ``message`` and ``attempt`` are of the first of them.
+    ``values`` are what the bodies were read as; there are none if the only body cannot be read. ``queue`` is the
+    queue as it was given, ``worker`` the name of the worker, ``visibility_timeout`` how many seconds messages are
+    hidden. ``claim_lost`` is set when a message is not this worker's any more, or has to be returned: a handler in a
+    thread should look at it and end, since nothing that it does counts any more. An ``async`` handler is cancelled.
+    ``is_duplicate`` is set when the handler was not called, because an earlier delivery was handled.
+    """
 
     def __init__(
         self,
@@ -32,6 +35,15 @@ class MessageContext:
         visibility_timeout: int,
         extend: Callable[[Claim, float], None],
     ) -> None:
+        """Made by a consumer for each call of the handler.
+
+        :param queue: The queue, as it was given.
+        :param worker: The name of the worker.
+        :param job: The messages and how long they are this worker's.
+        :param values: What the bodies were read as.
+        :param visibility_timeout: How many seconds messages are hidden.
+        :param extend: What moves the deadline of a message.
+        """
         self.queue = queue
         self.worker = worker
         self.values = values
@@ -53,28 +65,33 @@ class MessageContext:
 
     @property
     def message(self) -> Message:
+        """The first message of the call."""
         return self.messages[0]
 
     @property
     def value(self) -> Any:
-        """What the body was read as, of the first message."""
+        """The value that the body of the first message was read as."""
         return self.values[0]
 
     @property
     def attempt(self) -> int:
-        """1 for the first. It is the receive count, which grows with every delivery."""
+        """The number of this attempt, 1 for the first. It is the receive count, which grows with every delivery."""
         return attempt_of(self.message)
 
     @property
     def deadline(self) -> datetime:
-        """Until then the messages are this worker's, as long as the server can be reached."""
+        """The time until which the messages are this worker's, as long as the server can be reached."""
         left_s = min(claim.end_at for claim in self._job) - self._loop.time()
         return datetime.now(UTC) + timedelta(seconds=left_s)
 
     def extend(self, seconds: float) -> None:
-        """Move the deadline to at least so many seconds from now. Can be called from any thread, and does not wait.
+        """Move the deadline. This can be called from any thread, and does not wait.
 
-        SQS: a message can be kept for twelve hours in all."""
+        SQS keeps a message hidden for twelve hours in all.
+
+        :param seconds: The deadline is at least so many seconds from now.
+        :raises ValueError: ``seconds`` is not more than 0.
+        """
         if not seconds > 0:
             raise ValueError(f"invalid value {seconds} for seconds: expected more than 0")
         if self.claim_lost.is_set():
@@ -83,7 +100,11 @@ class MessageContext:
             self._loop.call_soon_threadsafe(self._extend, claim, seconds)
 
     def attribute(self, name: str) -> Any:
-        """The value of a message attribute of the first message; None if it has none of this name."""
+        """Read a message attribute of the first message.
+
+        :param name: The name of the attribute.
+        :returns: Its value, or None if the message has no such attribute.
+        """
         found = self.message.message_attributes.get(name)
         return None if found is None else found.value
 

@@ -78,7 +78,7 @@ class FailureReports:
 
 
 def reason_of(error: BaseException) -> str:
-    """By which failures are grouped: the type and the first line of the text, without ids and long numbers."""
+    """Returns the text that groups failures: type and first line, without ids and long numbers."""
     line = str(error).partition("\n")[0].strip()
     if isinstance(error, GiveUp | Retry):
         return line[:_REASON_MAX]

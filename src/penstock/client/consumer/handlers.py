@@ -85,7 +85,7 @@ def _element(annotation: Any, name: str) -> Any:
 
 
 def batch_outcomes(returned: Any, count: int) -> list[BaseException | None]:
-    """Of each message of a batch: the error that it failed with, or None. Raises TypeError for another value."""
+    """Returns for each message of a batch its error, or None. Raises TypeError for another value."""
     if returned is None:
         return [None] * count
     if isinstance(returned, list | tuple) and len(returned) == count:

@@ -41,25 +41,52 @@ class Finished(NamedTuple):
 
 
 class IdempotencyStore(Protocol):
-    """``owner`` is one call of a handler. All methods but ``begin`` change nothing for another owner."""
+    """Where the keys of handled messages are kept. Write one to keep them elsewhere.
+
+    ``owner`` is one call of a handler. All methods but ``begin`` change nothing for another owner.
+    """
 
     async def begin(self, key: str, owner: str, lease_s: float) -> Busy | Finished | None:
-        """None: the key is the owner's now."""
+        """Take a key, unless another call has it or has finished it.
+
+        :param key: The key of the message.
+        :param owner: The call.
+        :param lease_s: How many seconds the key is the owner's.
+        :returns: None if the key is the owner's now, else who has it or what the result was.
+        """
 
     async def renew(self, key: str, owner: str, lease_s: float) -> bool:
-        """False: the lease had ended, and another owner has the key."""
+        """Keep a key for longer.
+
+        :param key: The key of the message.
+        :param owner: The call.
+        :param lease_s: How many seconds the key is the owner's from now on.
+        :returns: False if the lease had ended and another owner has the key.
+        """
 
     async def finish(self, key: str, owner: str, result: bytes | None, keep_s: float) -> None:
-        """It is done; the key is kept for so long."""
+        """Mark a key as done.
+
+        :param key: The key of the message.
+        :param owner: The call.
+        :param result: JSON of what the handler returned, or None.
+        :param keep_s: How many seconds the key is kept.
+        """
 
     async def release(self, key: str, owner: str) -> None:
-        """It is not done: the next one may begin."""
+        """Give a key back that is not done: the next call may begin.
+
+        :param key: The key of the message.
+        :param owner: The call.
+        """
 
 
 class Idempotency:
-    """A middleware. ``key``: which messages are the same one, by their context; without it, by their message id.
+    """Middleware that handles each message once, although it may be delivered several times.
 
-    ``keep_s``: for so long a key is remembered after it was done; four days, as queues keep messages by default."""
+    @app.handler("orders", idempotency=Idempotency(SqliteKeys("keys.db")))
+    async def handle(order: Order) -> None: ...
+    """
 
     def __init__(
         self,
@@ -68,11 +95,26 @@ class Idempotency:
         key: Callable[[MessageContext], str] | None = None,
         keep_s: float = 4 * _DAY_S,
     ) -> None:
+        """Choose the store and the keys.
+
+        :param store: Where keys are kept.
+        :param key: What returns the key of a message: messages with the same key are the same one. By default the
+            message id.
+        :param keep_s: How many seconds a key is remembered after it was done. By default four days, as long as queues
+            keep messages by default.
+        """
         self._store = store
         self._key = key or _message_id
         self._keep_s = keep_s
 
     async def __call__(self, context: MessageContext, call_next: CallNext) -> Any:
+        """Call the handler, or return the result of an earlier delivery.
+
+        :param context: The context of the message.
+        :param call_next: The handler, or the next middleware.
+        :returns: What the handler returned; for a duplicate, what it returned before.
+        :raises Retry: Another delivery is being handled now.
+        """
         if not context.values:
             return await call_next()  # the body cannot be read, and no key be found
         key = f"{queue_name(context.queue)}/{self._key(context)}"

@@ -32,9 +32,14 @@ class _Key(NamedTuple):
 
 
 class MemoryKeys:
-    """At most ``keys_max``: then the oldest are forgotten."""
+    """Keeps keys in the memory of this process."""
 
     def __init__(self, *, keys_max: int = 100_000, clock: Callable[[], float] = time.time) -> None:
+        """Start without keys.
+
+        :param keys_max: How many keys are kept; 100,000 by default. Then the oldest are forgotten.
+        :param clock: What returns the time in seconds; ``time.time`` by default.
+        """
         self._keys: OrderedDict[str, _Key] = OrderedDict()
         self._keys_max = keys_max
         self._clock = clock
@@ -86,10 +91,15 @@ _BUSY_S = 10.0
 
 
 class SqliteKeys:
-    """A file that all processes of a machine can share."""
+    """Keeps keys in an SQLite file, which all processes of a machine can share."""
 
     def __init__(self, path: str | Path, *, clock: Callable[[], float] = time.time) -> None:
-        """Creates the file if there is none, for the user of this process alone. Raises sqlite3.Error."""
+        """Open the file. If there is none it is created, for the user of this process alone.
+
+        :param path: The path of the file.
+        :param clock: What returns the time in seconds; ``time.time`` by default.
+        :raises sqlite3.Error: The file cannot be opened.
+        """
         _prepare(path)
         self._clock = clock
         self._lock = threading.Lock()
@@ -115,6 +125,7 @@ class SqliteKeys:
         await self._change("DELETE FROM idempotency_keys WHERE key = ? AND owner = ?", key, owner)
 
     def close(self) -> None:
+        """Close the file."""
         with self._lock:
             self._database.close()
 
@@ -177,12 +188,17 @@ return redis.call('DEL', KEYS[1])
 
 
 class RedisKeys:
-    """``client`` is one of redis-py for asyncio (``pip install 'penstock-mq[redis]'``)::
+    """Keeps keys in Redis, for workers on several machines (``pip install 'penstock-mq[redis]'``).
 
     RedisKeys(redis.asyncio.Redis.from_url("redis://127.0.0.1"))
     """
 
     def __init__(self, client: Redis, *, prefix: str = "penstock:idempotency:") -> None:
+        """Use a connection to Redis.
+
+        :param client: A client of redis-py for asyncio.
+        :param prefix: What all keys begin with; ``penstock:idempotency:`` by default.
+        """
         self._client: Any = client
         self._prefix = prefix
 

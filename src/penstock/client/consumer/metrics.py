@@ -27,7 +27,7 @@ _BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0
 
 
 class Durations:
-    """Of the calls of one handler."""
+    """A histogram of how long the calls of one handler took."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -41,7 +41,13 @@ class Durations:
 
 
 class Metrics:
-    """A middleware. ``interrupted`` are calls that do not count: the message was lost, or the worker stopped."""
+    """Middleware that counts and times calls of handlers, for Prometheus or for your own use.
+
+        app = Worker(middleware=[metrics := Metrics()])
+        prometheus_client.REGISTRY.register(metrics)
+
+    ``interrupted`` are calls that do not count: the message was lost, or the worker stopped.
+    """
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, Result], int] = {}
@@ -49,6 +55,12 @@ class Metrics:
         self._running: dict[str, int] = {}
 
     async def __call__(self, context: MessageContext, call_next: CallNext) -> Any:
+        """Call the handler, and count its outcome.
+
+        :param context: The context of the message.
+        :param call_next: The handler, or the next middleware.
+        :returns: What the handler returned.
+        """
         queue, started = queue_name(context.queue), time.perf_counter()
         self._running[queue] = self._running.get(queue, 0) + 1
         result: Result = "failed"
@@ -71,15 +83,25 @@ class Metrics:
             self._durations.setdefault(queue, Durations()).add(time.perf_counter() - started)
 
     def counts(self) -> dict[tuple[str, Result], int]:
-        """Messages, by queue and result. Those of a batch that failed in part count as done."""
+        """Count messages by queue and result. Those of a batch that failed in part count as done.
+
+        :returns: The numbers by queue name and result.
+        """
         return dict(self._counts)
 
     def durations(self) -> dict[str, Durations]:
-        """Of calls, by queue."""
+        """Say how long the calls of handlers took.
+
+        :returns: A histogram for each queue name.
+        """
         return dict(self._durations)
 
     def collect(self) -> Iterator[Metric]:
-        """For a registry of prometheus_client."""
+        """Write the metrics for a registry of prometheus_client.
+
+        :returns: An iterator over the metrics.
+        :raises ImportError: prometheus_client is not installed.
+        """
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
         messages = CounterMetricFamily(

@@ -33,7 +33,14 @@ async def call_through(middleware: Sequence[Middleware], context: MessageContext
 
 
 async def log_handled(context: MessageContext, call_next: CallNext) -> Any:
-    """A line for each call: what took how long, or why it failed. Bodies are never logged."""
+    """Middleware that logs a line for each call: how long it took, or why it failed. Bodies are never logged.
+
+    A worker uses it unless ``log_messages`` is False.
+
+    :param context: The context of the message.
+    :param call_next: The handler, or the next middleware.
+    :returns: What the handler returned.
+    """
     started = time.perf_counter()
     level, text, error = logging.INFO, "handled", None
     try:

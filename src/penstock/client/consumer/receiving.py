@@ -22,7 +22,7 @@ _LAST_ANSWER_S = 0.05  # within this a busy queue answers a receive that is to b
 
 
 class CannotStart(Exception):
-    """The queue cannot be consumed; the text says what to do."""
+    """The queue cannot be consumed. The text says what to do."""
 
 
 class Receiver:

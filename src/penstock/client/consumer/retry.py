@@ -17,11 +17,20 @@ VISIBILITY_S_MAX: Final = 43_200  # SQS: a message is hidden for at most twelve 
 
 
 class Retry(Exception):
-    """Raised by a handler: not now. ``after``: seconds until the next attempt; None: as the policy says.
+    """Raised by a handler to have the message delivered again later.
 
-    It is an attempt like any other: the receive count grows, and ``attempts_max`` counts."""
+    It is an attempt like any other: the receive count grows, and ``attempts_max`` counts.
+
+        raise Retry("the printer is busy", after=30)
+    """
 
     def __init__(self, reason: str = "", *, after: float | None = None) -> None:
+        """Say why and when.
+
+        :param reason: The reason, for logs and reports. Empty by default: then nothing is reported.
+        :param after: Seconds until the next attempt, up to 43,200; None (the default): as the policy says.
+        :raises ValueError: ``after`` is out of range.
+        """
         super().__init__(reason or "the handler asked for another attempt")
         if after is not None and not 0 <= after <= VISIBILITY_S_MAX:
             raise ValueError(
@@ -32,9 +41,13 @@ class Retry(Exception):
 
 
 class GiveUp(Exception):
-    """Raised by a handler: further attempts are useless. The message goes to the dead-letter queue at once."""
+    """Raised by a handler if further attempts are useless. The message goes to the dead-letter queue at once."""
 
     def __init__(self, reason: str = "") -> None:
+        """Say why.
+
+        :param reason: The reason, for logs and reports. Empty by default.
+        """
         super().__init__(reason or "the handler gave up")
 
 
@@ -44,20 +57,35 @@ Backoff = Callable[[int], float]
 
 @dataclass(frozen=True)
 class Constant:
-    """The same pause after every attempt."""
+    """A backoff with the same pause after every attempt.
+
+    :param seconds: The pause.
+    """
 
     seconds: float
 
     def __call__(self, attempt: int) -> float:
+        """Return the pause after an attempt.
+
+        :param attempt: The number of the attempt, 1 for the first.
+        :returns: Seconds.
+        """
         return self.seconds
 
 
 @dataclass(frozen=True)
 class Exponential:
-    """Each pause is ``factor`` times the one before, up to ``longest_s``.
+    """A backoff in which each pause is longer than the one before.
 
-    ``jitter``: the part of a pause that is random, so that what failed together does not come back
-    together."""
+        RetryPolicy(backoff=Exponential(first_s=5, longest_s=600))
+
+    :param first_s: The pause after the first attempt; 1 second by default.
+    :param factor: How many times longer each pause is than the one before; 2 by default.
+    :param longest_s: The longest pause; 900 seconds by default.
+    :param jitter: The part of a pause that is random, from 0 to 1; 0.5 by default. So messages that failed together
+        do not come back together.
+    :raises ValueError: A value is out of range.
+    """
 
     first_s: float = 1.0
     factor: float = 2.0
@@ -71,6 +99,11 @@ class Exponential:
             )
 
     def __call__(self, attempt: int) -> float:
+        """Return the pause after an attempt, before its jitter.
+
+        :param attempt: The number of the attempt, 1 for the first.
+        :returns: Seconds.
+        """
         return backoff(attempt, self.first_s, self.longest_s, factor=self.factor)
 
 
@@ -85,9 +118,17 @@ GIVE_UP: Final = _GiveUpAtOnce()
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """``by_type``: another pause, or ``GIVE_UP``, for some exceptions; the nearest base class counts.
+    """What follows a failure of a handler.
 
-    ``attempts_max``: give up after so many; None: the ``maxReceiveCount`` of the queue alone decides."""
+        RetryPolicy(by_type={ValueError: GIVE_UP, TimeoutError: Constant(30)}, attempts_max=8)
+
+    :param backoff: The pause after each attempt. By default :class:`Exponential` with its defaults.
+    :param by_type: Another pause, or ``GIVE_UP``, for some exceptions; the nearest base class counts. Empty by
+        default. A :class:`DecodeError` is given up unless it is named here.
+    :param attempts_max: After so many attempts the message is given up; None (the default): only the
+        ``maxReceiveCount`` of the queue decides.
+    :raises ValueError: ``attempts_max`` is less than 1.
+    """
 
     backoff: Backoff = field(default_factory=Exponential)
     by_type: Mapping[type[BaseException], Backoff | _GiveUpAtOnce] = field(default_factory=dict)
@@ -100,7 +141,13 @@ class RetryPolicy:
             )
 
     def pause_s(self, error: BaseException, attempt: int, chance: float) -> float | None:
-        """Seconds until the next attempt after this error; None: give up. ``chance``: at random from 0 to 1."""
+        """Say how long to wait after a failure.
+
+        :param error: The error of the handler.
+        :param attempt: The number of the attempt, 1 for the first.
+        :param chance: A random number from 0 to 1, for the jitter.
+        :returns: Seconds until the next attempt, or None to give up.
+        """
         if isinstance(error, GiveUp) or (self.attempts_max is not None and attempt >= self.attempts_max):
             return None
         if isinstance(error, Retry) and error.after is not None:

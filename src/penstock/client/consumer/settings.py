@@ -13,7 +13,7 @@ _WAIT_S_MAX = 20  # SQS
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumerSettings:
-    """Times are in seconds. Raises ValueError for a value that cannot be used."""
+    """How a queue is consumed. Times are in seconds. A value that cannot be used raises ValueError."""
 
     concurrency: int = 10
     """How many calls of the handler run at the same time."""
@@ -61,6 +61,7 @@ class ConsumerSettings:
 
     @property
     def messages_per_call(self) -> int:
+        """How many messages the handler gets at most in one call."""
         return self.batch_size or 1
 
 

@@ -31,7 +31,7 @@ _PAUSE_S, _PAUSE_S_MAX = 0.2, 5.0
 
 
 class Settling:
-    """Of the messages of one queue."""
+    """Deletes and hides the messages of one queue, in batches."""
 
     def __init__(self, client: Client, queue: str, claims: HeldClaims) -> None:
         self._client = client

@@ -23,12 +23,26 @@ _W3C = ("traceparent", "tracestate")
 
 
 class Tracing:
-    """A middleware. Needs ``pip install 'penstock-mq[otel]'``, and an SDK that exports what it is given."""
+    """Middleware that makes a span of OpenTelemetry for each call, in the trace that the message was sent in.
+
+    It needs ``pip install 'penstock-mq[otel]'``, and an SDK that exports spans.
+    """
 
     def __init__(self, tracer: Tracer | None = None) -> None:
+        """Choose the tracer.
+
+        :param tracer: What makes the spans; None (the default): the tracer ``penstock.client`` of the global
+            provider.
+        """
         self._tracer = tracer or trace.get_tracer("penstock.client")
 
     async def __call__(self, context: MessageContext, call_next: CallNext) -> Any:
+        """Call the handler within a span.
+
+        :param context: The context of the message.
+        :param call_next: The handler, or the next middleware.
+        :returns: What the handler returned.
+        """
         origins = [origin for message in context.messages if (origin := span_context(message)) is not None]
         is_batch = len(context.messages) > 1
         parent = None

@@ -41,10 +41,13 @@ class Registered(NamedTuple):
 
 
 class Worker:
-    """``settings`` are fields of ConsumerSettings, for all handlers that do not say otherwise.
+    """An application of handlers, each for one queue. ``penstock worker`` runs it, or :meth:`run`.
 
-    Endpoint, region and keys that are not given are found as commands and AWS SDKs find them. ``client`` is used
-    instead; it is closed at the end."""
+    app = Worker(concurrency=20)
+
+    @app.handler("orders")
+    async def handle(order: Order) -> None: ...
+    """
 
     def __init__(
         self,
@@ -63,8 +66,29 @@ class Worker:
         name: str | None = None,
         **settings: Any,
     ) -> None:
-        """``log_messages``: a line for each. ``on_error``: called with each error and the context of its message.
-        ``name``: of this worker, in logs and reports."""
+        """Prepare an application; nothing is connected yet.
+
+        :param client: The client to use instead of one that the worker makes; it is closed at the end. None by
+            default.
+        :param endpoint_url: The URL of the server, or ``"aws"`` for Amazon SQS. By default it is found as commands
+            and AWS SDKs find it.
+        :param region: The AWS region. By default it is found like the endpoint.
+        :param profile: The profile of the AWS files to take keys and settings from. By default that
+            of the context, or ``AWS_PROFILE``.
+        :param context: The context of ``penstock context`` to take the server from. By default the chosen one, if
+            there is any.
+        :param codec: How bodies become values. By default :class:`JsonCodec`.
+        :param middleware: Called around all handlers, the first one outermost. By default, none.
+        :param log_messages: Whether a line is logged for each call; True by default.
+        :param on_error: Called with each error and the context of its message. None by default.
+        :param report_failures: Whether failures are reported to Penstock, which stores them with the message; True by
+            default.
+        :param stop_timeout_s: How many seconds handlers have to end at a stop; 30 by default.
+        :param name: The name of this worker in logs and reports; None (the default): the host and the process id.
+        :param settings: Fields of :class:`ConsumerSettings`, for all handlers that do not say otherwise.
+        :raises TypeError: A field does not exist.
+        :raises ValueError: A setting is invalid.
+        """
         self.name = name or default_worker_name()
         self.stop_timeout_s = stop_timeout_s
         self.handlers: dict[str, Registered] = {}
@@ -97,7 +121,17 @@ class Worker:
         idempotency: Idempotency | None = None,
         **settings: Any,
     ) -> Callable[[F], F]:
-        """Declare the handler of a queue, which is given by name or URL. The function itself stays as it is."""
+        """Declare the handler of a queue, as a decorator. The function itself stays as it is.
+
+        :param queue: The name or the URL of the queue.
+        :param codec: How bodies become values. By default the codec of the worker.
+        :param middleware: Called around this handler, inside that of the worker. By default, none.
+        :param idempotency: Handles each message once. None by default.
+        :param settings: Fields of :class:`ConsumerSettings`. By default those of the worker.
+        :returns: The decorator.
+        :raises ValueError: The queue has a handler, a setting is invalid, or ``idempotency`` is used with batches.
+        :raises TypeError: A field does not exist.
+        """
         if queue in self.handlers:
             raise ValueError(
                 f'the queue "{queue}" has a handler: {self.handlers[queue].function.__qualname__}'
@@ -114,22 +148,33 @@ class Worker:
         return register
 
     def use(self, *middleware: Middleware) -> None:
-        """More middleware for all handlers, inside of what is there. Before the start, or in an ``on_start``."""
+        """Add middleware for all handlers, inside what is there, before the start or in an ``on_start`` hook.
+
+        :param middleware: The middleware, the first one outermost.
+        """
         self._middleware += middleware
 
     def on_start(self, hook: F) -> F:
-        """Called before messages are received, when there is a ``client``; may be async."""
+        """Register a hook that is called before messages are received, when there is a :attr:`client`.
+
+        :param hook: A function without parameters, which may be async.
+        :returns: The hook, so that this can be a decorator.
+        """
         self._start_hooks.append(hook)
         return hook
 
     def on_stop(self, hook: F) -> F:
-        """Called after the last handler has ended; may be async."""
+        """Register a hook that is called after the last handler has ended.
+
+        :param hook: A function without parameters, which may be async. Later hooks are called first.
+        :returns: The hook, so that this can be a decorator.
+        """
         self._stop_hooks.append(hook)
         return hook
 
     @property
     def client(self) -> Client:
-        """While it runs: for handlers that send messages."""
+        """The client while the worker runs, for handlers that send messages. Otherwise it raises RuntimeError."""
         if self._client is None:
             raise RuntimeError("the worker does not run: it has no client yet")
         return self._client
@@ -145,15 +190,20 @@ class Worker:
         client: Client | None = None,
         **endpoint: str | None,
     ) -> None:
-        """Handle messages until :meth:`stop`. ``until_empty``: or until no queue has a message that can be received.
+        """Handle messages until :meth:`stop`.
 
-        ``queues``: only these. ``concurrency`` and ``client``, which is closed at the end, or ``endpoint``
-        (``endpoint_url``, ``region``, ``profile``, ``context``) replace what the application says. Raises
-        CannotStart, EndpointError or ProfileError.
-
-        In a test::
+        In a test:
 
             await app.serve(client=broker.async_client(), until_empty=True)
+
+        :param queues: Only these, of those that have handlers. By default, all.
+        :param concurrency: Replaces what the application says. None by default.
+        :param until_empty: Whether to end when no queue has a message that can be received; False by default.
+        :param client: The client to use, which is closed at the end. By default that of the application.
+        :param endpoint: ``endpoint_url``, ``region``, ``profile`` and ``context`` replace what the application says.
+        :raises CannotStart: There is no handler for a queue, or a queue cannot be consumed.
+        :raises EndpointError: It is not clear which server is meant.
+        :raises ProfileError: The profile cannot be read.
         """
         chosen = self._chosen(queues)
         self._is_stopping = False
@@ -180,15 +230,21 @@ class Worker:
                 self._consumers, self._is_stopping = [], False  # it can serve again, as in tests
 
     async def stop(self, timeout_s: float | None = None) -> None:
-        """As :meth:`Consumer.stop`, for all queues. Another call with a timeout of 0 ends one that waits."""
+        """Stop all consumers, as :meth:`Consumer.stop` does. Another call with a timeout of 0 ends one that waits.
+
+        :param timeout_s: How many seconds handlers have to end; None (the default): ``stop_timeout_s``.
+        """
         self._is_stopping = True
         timeout_s = self.stop_timeout_s if timeout_s is None else timeout_s
         await asyncio.gather(*(consumer.stop(timeout_s) for consumer in self._consumers))
 
     def run(self, **options: Any) -> signal.Signals | None:
-        """:meth:`serve` in an event loop of its own, until SIGTERM or SIGINT; a second signal interrupts handlers.
+        """Run :meth:`serve` in an event loop of its own, until SIGTERM or SIGINT; a second one interrupts handlers.
 
-        Returns that second signal, if there was one."""
+        :param options: The parameters of :meth:`serve`.
+        :returns: The second signal, if there was one.
+        :raises CannotStart: There is no handler for a queue, or a queue cannot be consumed.
+        """
         import uvloop
 
         loop = uvloop.new_event_loop()

@@ -14,9 +14,9 @@ from typing import TypeVar, cast
 from penstock.client.http.exchange import (
     Abandoned,
     Address,
-    Answer,
     AnswerReader,
     ExchangeFailed,
+    HttpResponse,
     IdleConnections,
     Sink,
     TlsContexts,
@@ -37,20 +37,20 @@ class AsyncConnection(asyncio.Protocol):
         self._loop = loop
         self._reader = reader or AnswerReader()
         self._transport: asyncio.Transport
-        self._waiting: asyncio.Future[Answer] | None = None
+        self._waiting: asyncio.Future[HttpResponse] | None = None
         self._was_used = False
         self._is_connected = False
         self._poll = select.poll()
-        self._unread: Answer | None = None
-        self.late: asyncio.Future[Answer] | None = None
+        self._unread: HttpResponse | None = None
+        self.late: asyncio.Future[HttpResponse] | None = None
 
     async def exchange(
         self, request: bytes, timeout_s: float, sink: Sink | None = None, *, keeps_late: bool = False
-    ) -> Answer:
+    ) -> HttpResponse:
         """Raises ExchangeFailed; then, and if it is cancelled, the connection is closed. ``keeps_late``: if it is
         cancelled, it is closed only after the answer came as ``late``."""
         self._reader.expect(sink)
-        waiting: asyncio.Future[Answer] = self._loop.create_future()
+        waiting: asyncio.Future[HttpResponse] = self._loop.create_future()
         self._waiting = waiting
         timer = self._loop.call_later(timeout_s, self._time_out, timeout_s)
         self._transport.write(request)
@@ -68,10 +68,10 @@ class AsyncConnection(asyncio.Protocol):
                 self._waiting = None
             self._was_used = True
 
-    def _late_answer(self, waiting: asyncio.Future[Answer]) -> asyncio.Future[Answer]:
+    def _late_answer(self, waiting: asyncio.Future[HttpResponse]) -> asyncio.Future[HttpResponse]:
         if not waiting.cancelled():
             return waiting  # it was there already
-        late: asyncio.Future[Answer] = self._loop.create_future()
+        late: asyncio.Future[HttpResponse] = self._loop.create_future()
         self._waiting = late
         if self._unread is not None:
             late.set_result(self._unread)
@@ -84,7 +84,7 @@ class AsyncConnection(asyncio.Protocol):
 
     @property
     def may_go_on(self) -> bool:
-        """With another request."""
+        """Whether the connection can take another request."""
         return self._is_connected
 
     @property
@@ -103,7 +103,7 @@ class AsyncConnection(asyncio.Protocol):
     def _time_out(self, timeout_s: float) -> None:
         self._fail(ExchangeFailed.to_answer(timeout_s))
 
-    def _fail_if(self, late: asyncio.Future[Answer]) -> None:
+    def _fail_if(self, late: asyncio.Future[HttpResponse]) -> None:
         if not late.done():
             late.set_exception(ExchangeFailed("the task was cancelled"))
 
@@ -158,7 +158,7 @@ class AsyncNetwork:
         timeout_s: float,
         sink: Sink | None = None,
         abandoned: Abandoned | None = None,
-    ) -> Answer:
+    ) -> HttpResponse:
         loop = asyncio.get_running_loop()
         if self._loop is None:
             self._loop = loop
@@ -185,7 +185,7 @@ class AsyncNetwork:
             self._free.release()
 
     async def _undo(
-        self, connection: AsyncConnection, late: asyncio.Future[Answer], abandoned: Abandoned
+        self, connection: AsyncConnection, late: asyncio.Future[HttpResponse], abandoned: Abandoned
     ) -> None:
         try:
             answer = await late

@@ -16,9 +16,9 @@ from typing import TypeVar
 from penstock.client.http.exchange import (
     Abandoned,
     Address,
-    Answer,
     AnswerReader,
     ExchangeFailed,
+    HttpResponse,
     IdleConnections,
     Sink,
     TlsContexts,
@@ -49,7 +49,7 @@ class BlockingConnection:
         self._was_used = False
         self.may_go_on = True  # with another request
 
-    def exchange(self, request: bytes, timeout_s: float, sink: Sink | None) -> Answer:
+    def exchange(self, request: bytes, timeout_s: float, sink: Sink | None) -> HttpResponse:
         """Raises ExchangeFailed; then, and if anything else interrupts it, the connection is closed."""
         reader, was_used, self._was_used = self._reader, self._was_used, True
         reader.expect(sink)
@@ -74,7 +74,7 @@ class BlockingConnection:
             self.close()
         return answer
 
-    def _rest(self, reader: AnswerReader, timeout_s: float, *, has_sink: bool) -> Answer:
+    def _rest(self, reader: AnswerReader, timeout_s: float, *, has_sink: bool) -> HttpResponse:
         end = time.monotonic() + timeout_s
         while True:
             self._wait_at_most(timeout_s if has_sink else max(end - time.monotonic(), 0.001))
@@ -133,7 +133,7 @@ class BlockingNetwork:
         timeout_s: float,
         sink: Sink | None = None,
         abandoned: Abandoned | None = None,
-    ) -> Answer:
+    ) -> HttpResponse:
         try:
             self._free.get(timeout=timeout_s)
         except Empty:
@@ -162,7 +162,7 @@ class BlockingNetwork:
         self._idle.close()
 
     def after_fork(self) -> None:
-        """Connections belong to the parent process, which goes on with them, and so do exchanges under way."""
+        """Connections belong to the parent process, which keeps using them, and so do exchanges under way."""
         self._free = _permits(self._limit)
         self._idle.close_all()
 

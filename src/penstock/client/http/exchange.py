@@ -40,8 +40,8 @@ class Address(NamedTuple):
         return cls(parts.hostname or "", parts.port or (443 if is_tls else 80), is_tls, ca_file)
 
 
-class Answer:
-    """Of a server to one request."""
+class HttpResponse:
+    """The response of a server to one request."""
 
     __slots__ = ("body", "headers", "status")
 
@@ -55,7 +55,7 @@ class Answer:
         return next((value.decode("latin-1") for key, value in self.headers if key.lower() == name), "")
 
 
-Abandoned = Callable[[Answer], Coroutine[Any, Any, None]]
+Abandoned = Callable[[HttpResponse], Coroutine[Any, Any, None]]
 
 
 class ExchangeFailed(Exception):
@@ -99,7 +99,7 @@ class Network(Protocol):
         timeout_s: float,
         sink: Sink | None = None,
         abandoned: Abandoned | None = None,
-    ) -> Answer:
+    ) -> HttpResponse:
         """``timeout_s``: for each step, which are a free connection, connecting, and the complete answer (with
         ``sink``, which gets the body of a successful answer in pieces, the next piece). ``abandoned`` gets an answer
         that came although the task was cancelled; there is no such thing for a thread. Raises ExchangeFailed."""
@@ -131,12 +131,12 @@ class AnswerReader:
         self._headers: list[tuple[bytes, bytes]] = []
         self._pieces: list[bytes] = []
         self._bytes = self._body_bytes = 0
-        self._answer: Answer | None = None
+        self._answer: HttpResponse | None = None
         self.has_begun = False
         self.may_go_on = False  # after this answer, on the same connection
 
-    def feed(self, data: bytes) -> Answer | None:
-        """The answer, once it is complete. Raises ExchangeFailed for what is none."""
+    def feed(self, data: bytes) -> HttpResponse | None:
+        """The answer, once it is complete. Raises ExchangeFailed if it is not HTTP."""
         self.has_begun = True
         try:
             self._parser.feed_data(data)
@@ -147,7 +147,7 @@ class AnswerReader:
             cause = error.__context__
             if isinstance(cause, Exception) and not isinstance(cause, HttpParserError):
                 raise cause from None  # of a callback below
-            raise ExchangeFailed("what answers is no HTTP server", is_final=True) from None
+            raise ExchangeFailed("the peer does not speak HTTP", is_final=True) from None
         # Headers, and whatever else is not the body, the parser keeps or skips without a limit of its own.
         self._bytes += len(data)
         if self._bytes - 2 * self._body_bytes > HEAD_BYTES_MAX:
@@ -166,7 +166,7 @@ class AnswerReader:
         if status >= 300:
             self._sink = None  # an error is read as a whole
         if status >= 200 and not self._body_bytes_max:
-            self._answer = self._answer or Answer(status, self._headers, b"")
+            self._answer = self._answer or HttpResponse(status, self._headers, b"")
 
     def on_body(self, piece: bytes) -> None:
         self._body_bytes += len(piece)
@@ -177,7 +177,7 @@ class AnswerReader:
             return
         if self._body_bytes > self._body_bytes_max and self._cuts:
             body = b"".join((*self._pieces, piece))[: self._body_bytes_max]
-            self._answer = Answer(self._parser.get_status_code(), self._headers, body)
+            self._answer = HttpResponse(self._parser.get_status_code(), self._headers, body)
             return
         if self._body_bytes > self._body_bytes_max:
             raise ExchangeFailed(f"the answer has more than {self._body_bytes_max} bytes", is_final=True)
@@ -193,7 +193,9 @@ class AnswerReader:
         if self._answer is not None:
             raise ExchangeFailed("the server answered twice")
         pieces = self._pieces
-        self._answer = Answer(status, self._headers, pieces[0] if len(pieces) == 1 else b"".join(pieces))
+        self._answer = HttpResponse(
+            status, self._headers, pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        )
         self.may_go_on = self._parser.should_keep_alive()
 
 

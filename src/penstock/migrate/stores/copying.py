@@ -1,7 +1,7 @@
 """Copies everything of the source into the target, in a fixed order, in commits that also say how far it came.
 
 What is copied has a place in that order. Each shard of the target keeps a record with the place up to which it has
-everything, changed in the same commit as the data. So a copy that was interrupted goes on where it was, and nothing
+everything, changed in the same commit as the data. So a copy that was interrupted continues where it was, and nothing
 is there twice. The first shard is written last for every page that is read: from its place on the source is read
 again, and shards that are ahead of it skip what they have. As long as the record is there, the target does not serve.
 """

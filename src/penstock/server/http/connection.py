@@ -217,7 +217,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def unread_bytes(self) -> int:
-        """Of responses, while the client does not read them."""
+        """Bytes of responses that the client has not read."""
         return self._transport.get_write_buffer_size() if self._stuck else 0
 
     # Reading and running.
@@ -244,7 +244,7 @@ class Connection(asyncio.Protocol):
     def _advance(self, *, is_turn: bool = False) -> None:
         """Start what can start, parse what may be parsed, then wait for the right thing. ``is_turn``: one request may
         be parsed and started now, even if others wait in line."""
-        if self._advancing:  # the loop below goes on
+        if self._advancing:  # the loop below continues
             return
         self._advancing = True
         transport, parser = self._transport, self.parser
@@ -317,7 +317,7 @@ class Connection(asyncio.Protocol):
         self._set_buffered(self.parser.buffered_bytes + len(self._unread))
 
     def _set_buffered(self, buffered: int) -> None:
-        """Of all connections together only so much may be buffered; beyond it some give up, perhaps this one."""
+        """Connections together may buffer only so much; beyond it some are closed, perhaps this one."""
         listener = self._listener
         listener.buffered_bytes += buffered - self.buffered_bytes
         self.buffered_bytes = buffered
@@ -464,7 +464,7 @@ class Connection(asyncio.Protocol):
             self._undrained = self._transport.get_write_buffer_size()
 
     def _has_drained(self) -> bool:
-        """A large response may take a while, as long as the client goes on reading."""
+        """A large response may take a while, as long as the client keeps reading."""
         return self._undrained - self._transport.get_write_buffer_size() >= _WRITE_PROGRESS
 
     def _set_reading(self, wanted: bool) -> None:

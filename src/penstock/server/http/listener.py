@@ -245,7 +245,7 @@ class Listener:
         await self.close(grace_s)
 
     def close_sockets(self) -> None:
-        """Take no new connections. The open ones go on, each until its next response."""
+        """Take no new connections. The open ones stay, each until its next response."""
         self.closes_after_response = True
         if self._accept_pause is not None:
             self._accept_pause.cancel()

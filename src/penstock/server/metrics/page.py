@@ -98,7 +98,7 @@ class MetricsPage(Part):
         return "".join(pieces).encode()
 
     async def families(self) -> list[MetricFamily]:
-        """Of this process."""
+        """Returns the metrics of this process."""
         parts = self._parts
         return [
             *await process_families(parts, self._about),

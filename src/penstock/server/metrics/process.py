@@ -44,7 +44,7 @@ def _histogram(name: str, help: str, histogram: Histogram, about: str) -> Metric
 
 
 def _system(about: str) -> list[MetricFamily]:
-    """By the names that Prometheus' own libraries use."""
+    """Returns the metrics of the process under the names that Prometheus' own libraries use."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     started = joined(labels(version=__version__, python=sys.version.partition(" ")[0]), about)
     found = [

@@ -27,7 +27,7 @@ class ShownQueues:
         self._shown: set[QueueName] = set()
 
     def choose(self, found: Iterable[QueueFigures]) -> set[QueueName]:
-        """Of all queues that there are: first those that were shown before, then those in use."""
+        """Chooses the queues to show: first those that were shown before, then those in use."""
         by_use = {each.name: each.is_active for each in found}
         self._shown &= by_use.keys()
         room = self._queues_max - len(self._shown)

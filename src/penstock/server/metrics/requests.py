@@ -10,7 +10,7 @@ _CODES_MAX = 50  # of an action: there are fewer, unless a code is made from wha
 
 
 class ActionMeter:
-    """Of one action of a service."""
+    """Counts and times the requests of one action of a service."""
 
     __slots__ = ("_failed", "_labels", "succeeded")
 

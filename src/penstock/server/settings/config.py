@@ -348,7 +348,7 @@ class Config:
         return self.keyring or (None if self.memory else self.data / "penstock-keys.json")
 
     def share(self, processes: int, shards: int) -> Config:
-        """Of one of several processes: its part of what all may use together."""
+        """Returns the settings of one of several processes: its part of what all may use together."""
         return replace(
             self,
             shards=shards,

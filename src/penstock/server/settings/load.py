@@ -90,7 +90,7 @@ def load_config(
 
 
 def load_again(config: Config) -> Config:
-    """With the same flags and variables, as the file is now. Raises ConfigError."""
+    """Loads the settings again with the same flags and variables, as the file is now. Raises ConfigError."""
     return load_config(config.flags, config.variables)
 
 

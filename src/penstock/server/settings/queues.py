@@ -54,7 +54,7 @@ class DeclaredQueue(NamedTuple):
         return "FifoQueue" in self.attributes
 
     def all_attributes(self, space: Space) -> dict[str, str]:
-        """With ``dead_letter`` written out as a RedrivePolicy."""
+        """Returns the attributes with ``dead_letter`` written out as a RedrivePolicy."""
         if self.dead_letter is None:
             return self.attributes
         target = QueueName(space.account, space.region, self.dead_letter.queue)

@@ -48,7 +48,7 @@ _TEXTS: dict[type[PenstockError], tuple[str, str]] = {
     ),
     SearchUnfinished: (
         "MessageDoesNotExist",
-        "No message with this id was found in ten seconds, and the queue has more messages: go on with ListMessages, "
+        "No message with this id was found in ten seconds, and the queue has more messages: use ListMessages, "
         "with its id as the filter, or change the message by a task with that filter.",
     ),
     MessageInFlight: ("MessageInFlight", IN_FLIGHT),

@@ -154,7 +154,7 @@ def _time_s(text: str | None, parameter: str, now_s: int, default_s: int) -> int
 
 
 def _period_s(asked_s: int | None, range_s: int) -> int:
-    """By default, one that makes a chart of some hundred points."""
+    """Returns the period that was asked for, or one that makes a chart of some hundred points."""
     if asked_s is None:
         if range_s <= 6 * HOUR_S:
             return MINUTE_S

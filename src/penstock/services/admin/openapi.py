@@ -120,7 +120,7 @@ def _success(row: Action) -> dict[str, Any]:
 
 
 def _schemas(actions: Mapping[str, Action]) -> dict[str, Any]:
-    """Of all structs in responses, and of those within requests."""
+    """Returns the schemas of all structs in responses, and of those within requests."""
     answers = {row.response for row in actions.values() if row.response is not None}
     answers -= {each for each in answers if any(field.place for field in struct_shape(each).fields)}
     requests = {row.request for row in actions.values()}

@@ -58,7 +58,7 @@ class AdminResource(Resource):
 
     @property
     def queue(self) -> LiveQueue:
-        """Of a request about a queue. Raises QueueMissing."""
+        """Returns the queue that the request is about. Raises QueueMissing."""
         if self.found is None:
             raise QueueMissing
         return cast("LiveQueue", self.found)

@@ -56,7 +56,7 @@ def _number(given: int | None, parameter: str, least: int, default: int) -> int:
 
 
 async def _load(admin: Admin, queue: LiveQueue) -> tuple[QueueLoad, float]:
-    """With how many messages are deleted per second. Over five minutes, or since a younger queue was made, but at
+    """Returns the load and how many messages are deleted per second: over five minutes or a new queue's age, but at
     least over one: the first messages of a new queue are no rate yet."""
     now_s = queue.shard.clock.wall_ms() / SECOND
     begin_s = int(now_s) // MINUTE_S * MINUTE_S - _WINDOW_S + MINUTE_S

@@ -58,10 +58,10 @@ class ServerControl(Protocol):
     def facts(self) -> ServerFacts: ...
 
     async def reload(self) -> ReloadResult:
-        """Of all processes of the server; the answer is this one's."""
+        """Reloads all processes of the server and returns the result of this one."""
 
     async def audit_events(self, chosen: ListAuditEventsRequest, events_max: int) -> list[AuditEventInfo]:
-        """The newest first. Raises Fault if there is no audit log, or a time is none."""
+        """The newest first. Raises Fault if there is no audit log, or a time is invalid."""
 
     async def metrics(self) -> bytes:
         """The text of /metrics. Raises Unreachable."""

@@ -90,7 +90,7 @@ class AboutQueue(Asked, kw_only=True):
 
 
 class MetricsRequest(Asked, kw_only=True):
-    """Of which time, and what. The first four are given as numbers of seconds since 1970 or RFC 3339, or left out."""
+    """What is asked for, and of which time. Times are optional: seconds since 1970, or RFC 3339."""
 
     metrics: Annotated[str | None, InQuery()] = None  # names, with commas between them
     statistics: Annotated[str | None, InQuery()] = None
@@ -494,7 +494,7 @@ class TestClockInfo(msgspec.Struct, kw_only=True):
 
 
 class AdvanceRequest(Asked, kw_only=True):
-    """By the sum of these."""
+    """The clock is advanced by the sum of these."""
 
     days: float | None = None
     hours: float | None = None

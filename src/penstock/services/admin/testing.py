@@ -42,7 +42,7 @@ class TestTime(Protocol):
     def ahead_ms(self) -> int: ...
 
     async def advance(self, *, days: float, hours: float, minutes: float, seconds: float) -> None:
-        """By the sum of these. Raises ValueError."""
+        """Advances the clock by the sum of these. Raises ValueError."""
 
     def freeze(self) -> None: ...
 

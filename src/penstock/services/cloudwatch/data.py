@@ -255,7 +255,7 @@ def _write_key(key: MetricKey) -> str:
 
 
 def _read_key(text: str) -> MetricKey:
-    """Of a token. Raises Fault."""
+    """Reads the metric key of a token. Raises Fault."""
     try:
         return _key_decoder.decode(text)
     except (ValueError, RecursionError):

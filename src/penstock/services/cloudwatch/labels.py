@@ -48,7 +48,7 @@ def default_labels(stats: Sequence[MetricStat]) -> list[str]:
 
 
 def timezone_offset_s(text: str | None) -> int:
-    """Of ``+0130``. Raises Fault."""
+    """Parses a time zone such as ``+0130``. Raises Fault."""
     if text is None:
         return 0
     found = _TIMEZONE.fullmatch(text)

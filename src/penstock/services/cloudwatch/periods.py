@@ -40,7 +40,7 @@ def check_statistic(name: str, parameter: str) -> None:
 
 
 def check_times(start_s: float, end_s: float) -> None:
-    """Of GetMetricData. Raises Fault."""
+    """Checks the times of GetMetricData. Raises Fault."""
     if start_s == end_s:
         raise validation_error("The parameter StartTime must not equal parameter EndTime.")
     if start_s > end_s:

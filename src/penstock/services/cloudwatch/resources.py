@@ -50,7 +50,7 @@ def all_metrics(cw: CloudWatch, request: Any, call: Call) -> CloudWatchResource:
 
 
 def any_alarm(cw: CloudWatch, request: Any, call: Call) -> CloudWatchResource:
-    """Of actions that list alarms. Raises NotOwned."""
+    """Finds the resource of actions that list alarms. Raises NotOwned."""
     home = cw.monitoring.of_alarms(call.space)
     return CloudWatchResource(alarm_arn(call.space, "*"), call.space.account, home=home)
 

@@ -137,7 +137,7 @@ def given_tags(pairs: Sequence[TagPair] | None) -> dict[str, str]:
 
 
 class PageToken(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """Where a list goes on: what was asked for, and the last item of the page before."""
+    """Where a list continues: what was asked for, and the last item of the page before."""
 
     asked: str
     after: str

@@ -48,7 +48,7 @@ class Sts(msgspec.Struct, frozen=True):
 
     @property
     def now_s(self) -> int:
-        """By the wall clock: it is shown to clients as a date, and must mean the same after a restart."""
+        """The time by the wall clock: clients see it as a date, and it must mean the same after a restart."""
         return self.clock.wall_ms() // 1000
 
 

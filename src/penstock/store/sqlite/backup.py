@@ -3,7 +3,7 @@
 Shards count the messages that they hand to each other, so that copies of different moments do not fit together: a
 message could be in two of them or in none. For one moment every shard is locked for writing, which lets commits wait,
 by about a millisecond for each shard. Meanwhile a read transaction is begun in each; then the locks are released, and
-everything is read from these transactions while the server goes on.
+everything is read from these transactions while the server runs.
 """
 
 from __future__ import annotations

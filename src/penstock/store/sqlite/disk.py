@@ -78,7 +78,7 @@ def room_for(directory: Path, file_bytes: int) -> bool:
 
 
 class Reserve:
-    """Space set aside for a full disk, so that receives, deletes and purges go on and make room."""
+    """Space set aside for a full disk, so that receives, deletes and purges continue and make room."""
 
     def __init__(self, path: Path, size: int = RESERVE_BYTES) -> None:
         self._path = path

@@ -84,7 +84,7 @@ class _Frames:
         return pages > 0 if salt_and_sum[:2] == self._salt else None
 
     def is_sound(self, number: int) -> bool:
-        """Whether its checksum goes on from the one that is stored in the frame before."""
+        """Whether its checksum continues the one that is stored in the frame before."""
         before = self._header_sum if number == 0 else tuple(self._header(number - 1)[4:])
         stored = tuple(self._header(number)[4:])
         self._file.seek(_HEADER.size + number * self._bytes)

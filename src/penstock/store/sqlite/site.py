@@ -82,7 +82,7 @@ class SqliteSite:
         return [(each / file.DATA_FILE).relative_to(self._directory) for each in shards]
 
     def stored_records(self, kind: str) -> list[bytes]:
-        """Of all shards, read without taking them: a server may be using the store. Raises StoreRefused."""
+        """Returns the records of all shards without taking them: a server may use them. Raises StoreRefused."""
         found: list[bytes] = []
         for name in self.data_files():
             path = self._directory / name
