@@ -194,9 +194,8 @@ CLOCK_READERS = {
     "server.routes": "rate limits",
     "server.security": "when certificates expire",
     "server.systemd": "the protocol of systemd wants it",
-    "server.workers.supervisor": "how often a process has crashed lately",
+    "server.processes.supervisor": "how often a process has crashed lately",
     "services.admin.totals": "how long the computing of sums took, and so for how long they serve",
-    "services.cloudwatch.notifications": "a condition of a policy, which is judged as in auth",
     "store.postgres.connection": "when a connection is tried again",
     "testing": "the clock that tests control is built on it",
 }

@@ -169,7 +169,7 @@ async def serving(
     clients: ClientAddresses | None = None,
     **more: Any,
 ) -> AsyncIterator[Running]:
-    dispatcher, health = FakeDispatcher(), Health()
+    dispatcher, health = FakeDispatcher(), Health(["test"])
     origins = origins or Origins(None, ())
     routes = Routes(
         **{

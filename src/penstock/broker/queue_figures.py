@@ -110,7 +110,7 @@ class FigureReader:
         self._numbers.note(self._shard.numbers_to, self._shard.clock.now_ms())
 
     def store_numbers(self, *, now: bool = False) -> None:
-        """With the open commit, if that was not done lately."""
+        """Stores the notes with the open commit, if that was not done lately."""
         now_ms = self._shard.clock.now_ms()
         if now or now_ms >= self._notes_stored_ms + _NOTES_STORED_MS:
             self._notes_stored_ms = now_ms
