@@ -32,7 +32,7 @@ ACTIONS = ("SendMessage", "ReceiveMessage", "DeleteMessage")
 ACCESS = ("open", "secured")
 WARM_UP = 20
 TIMES = 5
-DOCUMENT = HERE.root / "docs" / "ARCHITECTURE.md"
+DOCUMENT = HERE.root / "docs" / "internals" / "requests.md"
 BEGIN, END = "<!-- path: begin -->", "<!-- path: end -->"
 SETTLE_S = 0.03  # for what follows the response, such as the commit of a receive
 TURNS = "server/http/request_turns.py"  # a turn ends by time, which tracing uses up: once in many requests without it
@@ -175,7 +175,9 @@ def main() -> None:
     parser.add_argument("--by-file", action="store_true", help="print the calls of each file")
     parser.add_argument("--only", choices=ACTIONS, help="trace this request alone")
     parser.add_argument("--access", choices=ACCESS, help="measure this kind of server alone")
-    parser.add_argument("--document", action="store_true", help="write the figures into docs/ARCHITECTURE.md")
+    parser.add_argument(
+        "--document", action="store_true", help="write the figures into docs/internals/requests.md"
+    )
     parser.add_argument("--checkout", type=Path, default=HERE.root, help="another source tree of Penstock")
     given = parser.parse_args()
     if given.document and given.access:

@@ -236,6 +236,7 @@ def test_every_flag_exists(document: Path) -> None:
         assert given - known <= {"--help"}, line
 
 
+INTERNALS = sorted((ROOT / "docs/internals").glob("*.md"))
 RECIPES = sorted((ROOT / "docs/recipes").glob("*.md"))
 
 
@@ -268,8 +269,18 @@ def test_every_document_is_in_the_readme_and_in_the_navigation_of_the_site() -> 
     assert {f"docs/{page}" for page in here} - in_readme == set(), "add it to README.md"
 
 
+def test_the_introduction_to_the_source_is_short() -> None:
+    """What takes longer to explain is a page of docs/internals, which the introduction links."""
+    introduction = (ROOT / "docs/ARCHITECTURE.md").read_text()
+    assert len(introduction.splitlines()) <= 200
+    pages = {f"internals/{page.name}" for page in INTERNALS}
+    assert pages and pages <= set(links(introduction))
+
+
 @pytest.mark.parametrize(
-    "document", [ROOT / "docs/ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"], ids=lambda path: path.name
+    "document",
+    [ROOT / "docs/ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", *INTERNALS],
+    ids=lambda path: path.name,
 )
 def test_every_file_that_is_named_exists(document: Path) -> None:
     """Modules are named below the package, everything else below the root. Folders that make makes are ignored by
