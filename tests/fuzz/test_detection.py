@@ -46,9 +46,9 @@ _COMPARE = "penstock.auth.sigv4.verify.compare_digest"
 
 DAMAGES = {
     "an error behind JSON": Damage(
-        "json", "penstock.broker.broker.Broker.delete", _fails, b"AmazonSQS.DeleteMessage "
+        "json", "penstock.broker.live_queue.LiveQueue.delete", _fails, b"AmazonSQS.DeleteMessage "
     ),
-    "an error behind a form": Damage("query", "penstock.broker.broker.Broker.receive", _fails),
+    "an error behind a form": Damage("query", "penstock.broker.live_queue.LiveQueue.receive", _fails),
     "anonymous callers are admitted": Damage(
         "json", "penstock.auth.authorize.decide", lambda _: Verdict(True, ""), b"anonymous AmazonSQS.SendMessage "
     ),
@@ -103,7 +103,7 @@ DAMAGES = {
         "links", "penstock.cluster.handshake.hmac.compare_digest", lambda *_: True
     ),
     "a record of any size is awaited": Damage(
-        "links", "penstock.cluster.frames.FrameReader._next_record", lambda _: None
+        "links", "penstock.cluster.frames.FrameReader._next_batch", lambda _: None
     ),
 }  # fmt: skip
 

@@ -30,9 +30,16 @@ LIMITS = [
 ]
 """Of what is remembered in dictionaries. They are set low here, so that a round reaches them."""
 
-FINITE = {"settings", "struct_shape", "for_rows", "_members", "_files"}
-"""Caches without a bound, as their keys are few: nothing; our structs; our statements for powers of two of rows; the
-audit rules of our actions; nothing."""
+FINITE = {
+    "settings",
+    "former_settings",
+    "struct_shape",  # by our structs
+    "for_rows",  # by our statements for powers of two of rows
+    "_members",  # by the audit rules of our actions
+    "_files",
+    "_decode_answer",  # by our questions to other shards
+}
+"""These caches have no bound, because their keys are few. Those without a remark have only one."""
 
 
 def living(kind: type[T]) -> list[T]:

@@ -207,7 +207,7 @@ class World:
         kept = database.execute(
             "SELECT queue, messages, bytes FROM usage WHERE messages <> 0 OR bytes <> 0 ORDER BY queue"
         ).fetchall()
-        assert kept == counted
+        assert kept == counted, (kept, counted)
 
     def _watch_for_bugs(self) -> None:
         """An error that no client is meant to get is a bug, even if nothing waits for what it failed."""

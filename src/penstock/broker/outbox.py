@@ -422,7 +422,9 @@ class Route:
             outbox.slots.release()
 
     async def _fresh_page(self) -> list[Leaving]:
-        page, self._fresh, self._fresh_bytes = self._fresh, [], 0
+        # A page of the log may have had what was durable before this process was told so.
+        page = [leaving for leaving in self._fresh if leaving.position > self.taken]
+        self._fresh, self._fresh_bytes = [], 0
         missing = [leaving.row.seq for leaving in page if leaving.content is None]
         if missing:
             shard = self._outbox.shard
