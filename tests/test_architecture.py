@@ -199,17 +199,25 @@ CLOCK_READERS = {
     "store.postgres.connection": "when a connection is tried again",
     "testing": "the clock that tests control is built on it",
 }
-_CLOCKS = {"time", "time_ns", "monotonic", "monotonic_ns"}
+_WALL_CLOCKS = {"time", "time_ns"}
+_CLOCKS = {*_WALL_CLOCKS, "monotonic", "monotonic_ns", "real_s"}
 
 
-def clock_reads(tree: ast.AST) -> Iterator[int]:
+def clock_reads(tree: ast.AST, clocks: set[str] = _CLOCKS) -> Iterator[int]:
     """Lines that name time.time, time.monotonic or another one of these, also if imported by name."""
     for node in ast.walk(tree):
         match node:
-            case ast.Attribute(value=ast.Name(id="time"), attr=name) if name in _CLOCKS:
+            case ast.Attribute(value=ast.Name(id="time"), attr=name) if name in clocks:
                 yield node.lineno
-            case ast.ImportFrom(module="time", names=names) if any(each.name in _CLOCKS for each in names):
-                yield node.lineno
+            case ast.ImportFrom(module="time" | "penstock.clock", names=names):
+                if any(each.name in clocks for each in names):
+                    yield node.lineno
+
+
+def test_the_wall_clock_of_the_machine_is_read_in_few_places() -> None:
+    """The others take ``clock.real_s``, or the clock of the broker."""
+    readers = {package(module) for module, tree in MODULES.items() if list(clock_reads(tree, _WALL_CLOCKS))}
+    assert readers == {"clock", "auth", "client", "testing"}
 
 
 def test_time_is_read_from_the_clock_of_the_broker() -> None:

@@ -18,6 +18,10 @@ class Clock(Protocol):
     def wall_ms(self) -> int: ...
 
 
+real_s = time.time
+"""The time of the machine in seconds since 1970, whatever clock the broker runs by: for what has to agree with other
+machines, such as signatures, certificates and the Date of a response."""
+
 _ROUNDING_MS = 1000
 
 

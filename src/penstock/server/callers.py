@@ -13,7 +13,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-import time
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
@@ -30,6 +29,7 @@ from penstock.auth.identity.sessions import open_account
 from penstock.auth.principal import ANONYMOUS, Principal
 from penstock.auth.sigv4.verify import Signed, Verifier
 from penstock.cache import BoundedCache
+from penstock.clock import real_s
 from penstock.names import Requester, Space, is_account, is_region
 from penstock.server.client_addresses import caller_name
 from penstock.server.http.request import Origin, Peer, Request
@@ -112,7 +112,7 @@ class SignedCallers:
         home: Space,
         *,
         regions: Collection[str] = (),
-        now_s: Callable[[], float] = time.time,
+        now_s: Callable[[], float] = real_s,
     ) -> None:
         self._credentials = credentials
         self._origins = origins

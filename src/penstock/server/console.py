@@ -40,6 +40,7 @@ from penstock.auth.identity import Credentials
 from penstock.auth.identity.sessions import Session
 from penstock.client.credentials import SigningKeys
 from penstock.client.signing import RequestTemplate
+from penstock.clock import real_s
 from penstock.errors import PenstockError, Unreachable
 from penstock.names import Space, is_account, is_region
 from penstock.promise import outcome, start
@@ -206,7 +207,7 @@ class Console:
         if self._credentials is not None:
             with suppress(NotSignedIn):
                 keys, session = self._signed_in(request)
-                await self._about_ended(lambda ended: ended.add(keys.access_key, session, int(time.time())))
+                await self._about_ended(lambda ended: ended.add(keys.access_key, session, int(real_s())))
 
     async def _verified(self, request: PageRequest, asker: Asker) -> SigningKeys:
         """The keys of a session, unless this client has failed too often.
@@ -295,7 +296,7 @@ class Console:
             raise ConsoleRefusal(
                 400, "InvalidRequest", "The address is not quoted as it has to be."
             ) from None
-        _, *lines = template.request(body, time.time()).partition(b"\r\n\r\n")[0].split(b"\r\n")
+        _, *lines = template.request(body, real_s()).partition(b"\r\n\r\n")[0].split(b"\r\n")
         signed = dict(line.split(b": ", 1) for line in lines)
         # What the log and the policies look at is the browser's. It may be that a proxy has changed the host.
         signed |= {name: request.headers[name] for name in _KEPT_HEADERS if name in request.headers}
@@ -320,7 +321,7 @@ class Console:
         if self._credentials is None:
             return Asker(SigningKeys(space.account, "open"), space)
         keys, session = self._signed_in(request)
-        if await self._about_ended(lambda ended: ended.has(keys.access_key, session, int(time.time()))):
+        if await self._about_ended(lambda ended: ended.has(keys.access_key, session, int(real_s()))):
             raise NotSignedIn
         return Asker(keys, space, session.account)
 

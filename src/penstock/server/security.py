@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import Collection
 from concurrent.futures import Future
 
@@ -17,7 +16,7 @@ from penstock.auth.encryption.keyring import KeyringError
 from penstock.auth.encryption.root_key import RootKey, RootKeyError
 from penstock.auth.identity import Credentials, CredentialsError
 from penstock.auth.identity.file import errors_about
-from penstock.clock import Clock
+from penstock.clock import Clock, real_s
 from penstock.names import partition_of
 from penstock.server.audit.file import AuditError
 from penstock.server.audit.log import open_audit_log
@@ -90,7 +89,7 @@ class Security:
         if requested and self._reloading is not None:
             self._credentials_read = self._reloading.run_now()
         with logging_errors("reload certificates"):
-            if self.tls is not None and (self.tls.reload() if requested else self.tls.check(time.time())):
+            if self.tls is not None and (self.tls.reload() if requested else self.tls.check(real_s())):
                 listener.tls = self.tls.context
         with logging_errors("reload certificates of the cluster"):
             if self.link_tls is not None:

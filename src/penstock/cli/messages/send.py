@@ -19,6 +19,7 @@ from penstock.cli.output import counted_messages
 from penstock.cli.target import Target, with_target
 from penstock.cli.times import rfc3339
 from penstock.client.api import ApiError, Json, Unavailable
+from penstock.clock import real_s
 
 
 @click.command("send")
@@ -135,7 +136,7 @@ def _filled(value: Any, n: int) -> Any:
         return {name: _filled(each, n) for name, each in value.items()}
     if not isinstance(value, str):
         return value
-    now = rfc3339(time.time())
+    now = rfc3339(real_s())
     return _PLACEHOLDER.sub(lambda found: {"n": str(n), "now": now}.get(found[1]) or str(uuid.uuid4()), value)
 
 

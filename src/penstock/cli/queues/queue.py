@@ -21,6 +21,7 @@ from penstock.cli.times import rfc3339, shown_time
 from penstock.client.api import Json
 from penstock.client.objects import read_json
 from penstock.client.queue_names import queue_name
+from penstock.clock import real_s
 
 _NUMBERS_OF_SQS = ("visible", "in_flight", "delayed")
 _NUMBERS = (
@@ -249,7 +250,7 @@ def stat(
         facts = queue_facts(target, queue)
         names = numbers or (_NUMBERS if "bytes" in facts else _NUMBERS_OF_SQS)
         values = [_number(facts.get(name)) for name in names]
-        now = rfc3339(time.time())
+        now = rfc3339(real_s())
         if target.out.as_json:
             known = {name: facts[name] for name in names if name in facts}
             target.out.json_line({"name": facts["name"], "at": now} | known)

@@ -15,6 +15,7 @@ from penstock.cli.target import Target, with_target
 from penstock.cli.times import rfc3339, shown_time
 from penstock.client.api import Json
 from penstock.client.queue_names import queue_name
+from penstock.clock import real_s
 
 _POLL_S = 0.3
 _TASKS_MAX = 10  # that SQS lists of a queue
@@ -144,7 +145,7 @@ def _tasks(target: Target, source: str) -> list[Json]:
 def _latest(target: Target, source: str, handle: str) -> Json:
     """The task as it is. Only a running one has a handle: without it, the task is the one that ended last."""
     # SQS: a task may be listed a moment after it was started.
-    started = {"SourceArn": source, "Status": "RUNNING", "StartedTimestamp": time.time() * 1000}
+    started = {"SourceArn": source, "Status": "RUNNING", "StartedTimestamp": real_s() * 1000}
     tasks = [*_tasks(target, source), started]
     return next((task for task in tasks if task.get("TaskHandle") == handle), tasks[0])
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -42,6 +41,7 @@ from penstock.cli.security.identity import (
     table,
     with_file,
 )
+from penstock.clock import real_s
 from penstock.names import Arn, partition_of
 
 _SESSION_NAME = "test"
@@ -279,7 +279,7 @@ def _principal_of(content: CredentialsContent, subject: Subject | None, partitio
         return principals.user(subject.account, subject.name, "")
     session = Session(
         kind="role", account=subject.account, owner=subject.name, owner_id=unique_id(subject.owner, subject.arn),
-        parent_key="", parent_id="", issued_s=int(time.time()), expires_s=0, name=_SESSION_NAME,
+        parent_key="", parent_id="", issued_s=int(real_s()), expires_s=0, name=_SESSION_NAME,
     )  # fmt: skip
     return principals.session(session, "")
 
@@ -292,7 +292,7 @@ def _ask(
         raise Failure(
             f'invalid value "{resource}" for --resource: expected an ARN (arn:aws:sqs:REGION:ACCOUNT:QUEUE)'
         )
-    asked: dict[str, Any] = {"now_s": time.time(), "keys": {}, **{tags: {} for tags in _TAGS.values()}}
+    asked: dict[str, Any] = {"now_s": real_s(), "keys": {}, **{tags: {} for tags in _TAGS.values()}}
     for key, value in context.items():
         _put_key(asked, key, value)
     issued_s = asked.pop("issued_s", principal.issued_s)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from email.utils import formatdate
 from http import HTTPStatus
 
+from penstock.clock import real_s
 from penstock.server.http.request import HttpError
 from penstock.wire.json import FRAMEWORK_ERRORS
 from penstock.wire.service import Fault, Headers, Response
@@ -36,7 +36,7 @@ class DateHeader:
         self.line = b""
 
     def update(self) -> None:
-        second = int(time.time())
+        second = int(real_s())
         if second != self._second:
             self._second = second
             self.line = f"Date: {formatdate(second, usegmt=True)}\r\n".encode()

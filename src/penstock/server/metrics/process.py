@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import resource
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock import __version__
+from penstock.clock import real_s
 from penstock.errors import StoreError
 from penstock.metrics.exposition import MetricFamily, histogram_samples, joined, labels
 from penstock.metrics.histogram import Histogram
@@ -18,7 +18,7 @@ from penstock.store.port import StoreStatus
 if TYPE_CHECKING:
     from penstock.server.compose import Parts
 
-_STARTED_S = time.time()
+_STARTED_S = real_s()
 _PAGE_BYTES = resource.getpagesize()
 
 
