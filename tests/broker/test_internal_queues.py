@@ -1,4 +1,4 @@
-"""Internal queues: jobs survive crashes, are tried again, given up, and stay out of sight of clients."""
+"""Internal queues: jobs survive crashes, are tried again, given up, and are shown to operators only."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from penstock.broker.internal_queues import Job, JobKind, JobQueues
+from penstock.broker.internal_queues import (
+    InternalQueuePlace,
+    InternalQueuesQuestion,
+    InternalQueueStatus,
+    Job,
+    JobKind,
+    JobQueues,
+)
 from penstock.broker.partition import Partition
 from penstock.errors import JobFailed
 from penstock.limits import DAY, HOUR, MINUTE
@@ -62,6 +69,9 @@ class Errands(World):
         added = self.jobs.add(HOME, space, group or str(number), Errand(number))
         self.run()
         return added
+
+    def shown(self, rows_max: int = 10, after: InternalQueuePlace | None = None) -> list[InternalQueueStatus]:
+        return self.do(self.broker.ask(InternalQueuesQuestion(rows_max, after)))
 
     def waiting(self) -> int:
         return sum(usage.messages for usage in self.store.usage().values())
@@ -169,6 +179,69 @@ def test_an_account_with_more_than_its_share_gets_no_further_ones(world: Errands
     world.hanging.pop(0).resolve(None)
     world.run()
     assert world.add(7)
+
+
+def test_the_share_of_an_account_counts_what_waits_after_a_crash(world: Errands) -> None:
+    for number in range(5):
+        world.hanging[number] = Promise()
+        world.add(number)
+    world.crash()
+    assert not world.add(5)
+    assert world.add(6, OTHER)
+
+
+PLACE = InternalQueuePlace("errands", SPACE.account, SPACE.region)
+OTHER_PLACE = InternalQueuePlace("errands", OTHER.account, OTHER.region)
+
+
+def test_operators_see_what_waits_runs_and_is_tried_again(world: Errands) -> None:
+    assert world.shown() == []
+    for number in (1, 2):  # as many as run at a time
+        world.hanging[number] = Promise()
+        world.add(number)
+    world.add(3)
+    world.failures[4] = JobFailed("no answer", can_repeat=True)
+    world.advance(100)
+    world.add(4, OTHER)
+    world.advance(200)
+    assert world.shown() == [
+        InternalQueueStatus(PLACE, waiting=1, running=2, put_off=0, oldest_age_ms=300),
+        InternalQueueStatus(OTHER_PLACE, waiting=1, running=0, put_off=1, oldest_age_ms=200),
+    ]
+    for number in (1, 2):
+        world.hanging.pop(number).resolve(None)
+    world.run()
+    assert [status.place for status in world.shown()] == [OTHER_PLACE], "an empty queue is left out"
+
+
+def test_a_page_of_internal_queues_is_full_although_some_are_empty(world: Errands) -> None:
+    spaces = [Space(f"{number}" * 12, "eu-west-1") for number in (5, 3, 1, 4, 2)]
+    for number, space in enumerate(spaces):
+        if space.account[0] != "2":
+            world.hanging[number] = Promise()
+        world.add(number, space)
+    first = world.shown(2)
+    assert [status.place.account[0] for status in first] == ["1", "3"]
+    second = world.shown(2, first[-1].place)
+    assert [status.place.account[0] for status in second] == ["4", "5"]
+    assert world.shown(2, second[-1].place) == []
+
+
+def test_a_job_that_a_crash_interrupted_is_shown_as_put_off(world: Errands) -> None:
+    world.hanging[1] = Promise()
+    world.add(1)
+    assert [(status.running, status.put_off) for status in world.shown()] == [(1, 0)]
+    world.crash()
+    assert [(status.running, status.put_off) for status in world.shown()] == [(0, 1)]
+
+
+def test_internal_queues_of_one_space_in_several_shards_are_one_row() -> None:
+    here = InternalQueueStatus(PLACE, waiting=1, running=2, put_off=1, oldest_age_ms=None)
+    there = InternalQueueStatus(PLACE, waiting=10, running=20, put_off=5, oldest_age_ms=7)
+    other = InternalQueueStatus(OTHER_PLACE, waiting=1, running=0, put_off=0, oldest_age_ms=3)
+    both = InternalQueueStatus(PLACE, waiting=11, running=22, put_off=6, oldest_age_ms=7)
+    assert InternalQueuesQuestion().merge([[here, other], [there]]) == [both, other]
+    assert InternalQueuesQuestion(1).merge([[other], [there], [here]]) == [both]
 
 
 def test_clients_do_not_see_internal_queues(world: Errands) -> None:

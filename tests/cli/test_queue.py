@@ -72,6 +72,18 @@ def test_ls_as_json(penstock: CommandLine) -> None:
     assert dlq["is_dead_letter_queue"] and payments["kind"] == "fifo"
 
 
+def test_ls_of_internal_queues(penstock: CommandLine, amazon: CommandLine) -> None:
+    nothing = penstock("queue", "ls", "--internal")
+    assert (nothing.exit_code, nothing.stdout) == (0, "")
+    says(nothing.stderr, "no work waits")
+    assert penstock.json_lines("queue", "ls", "--internal") == []
+    for arguments in (["orders"], ["--kind", "fifo"], ["--sort", "age"], ["--descending"], ["--names"]):
+        refused = penstock("queue", "ls", "--internal", *arguments)
+        assert refused.exit_code == 2
+        says(refused.stderr, "--internal takes no")
+    says(amazon("queue", "ls", "--internal").stderr, "needs Penstock")
+
+
 @pytest.mark.parametrize(
     ("arguments", "names"),
     [

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 from botocore.exceptions import ClientError
 
@@ -16,6 +17,7 @@ from penstock.auth.policy import compile_policy
 from penstock.auth.principal import Principal
 from penstock.errors import JobFailed, StoreError
 from penstock.limits import MINUTE
+from penstock.monitoring.alarm_records import PENDING, AlarmStatus, PendingAction, alarms_home
 from penstock.names import shard_of
 from support.http_requests import json_request
 from support.world import name_of
@@ -174,6 +176,49 @@ def test_a_message_is_sent_once_although_its_commit_is_refused(world: Monitoring
     world.advance(MINUTE)
     assert len(bodies(world, url)) == 1
     assert actions(cw) == [f"Successfully executed action {arn('q', 'sqs')}"]
+
+
+def test_what_a_queue_of_another_shard_refuses_is_in_the_history() -> None:
+    with MonitoringWorld(3) as world:
+        cw, sqs = world.client(), world.client("sqs")
+        name = world.name("q", (alarms_home(SPACE).shard(3) + 1) % 3)
+        url = sqs.create_queue(QueueName=name)["QueueUrl"]
+        sqs.send_message(QueueUrl=url, MessageBody="the only one that the quota allows")
+        put_alarm(cw, AlarmActions=[arn(name, "sqs")])
+        world.limits = msgspec.structs.replace(world.limits, quota_messages=1)
+        world.crash()
+        set_state(cw, "a", "ALARM")
+        world.advance(1000)
+        assert actions(cw) == [
+            f"Successfully executed action {arn(name, 'sqs')}",
+            f"Failed to execute action {arn(name, 'sqs')}. "
+            'Received error: "the queue takes no messages: QuotaReached"',
+        ]
+        world.crash()
+        world.advance(MINUTE)
+        assert len(actions(cw)) == 2
+
+
+def test_actions_that_an_earlier_release_has_stored_are_carried_out(world: MonitoringWorld, cw: Any) -> None:
+    url = world.client("sqs").create_queue(QueueName="q")["QueueUrl"]
+    put_alarm(cw)
+    here = world.monitoring.of_alarms(SPACE)
+    alarm = here.alarms.get(SPACE, "a")
+    assert alarm is not None
+    before = AlarmStatus(state="OK", reason="", updated_ms=0, changed_ms=0)
+    for number, action in enumerate((HOOK, arn("q", "sqs"))):
+        pending = PendingAction(alarm=alarm, before=before, action=action, tries=1)
+        here.shard.table(PENDING).put(alarms_home(SPACE).key(str(number)), pending)
+    world.run()
+    assert (world.posted, actions(cw)) == ([], [])
+    for _ in range(2):
+        world.crash()
+        world.advance(MINUTE)
+        assert len(world.posted) == 1
+        assert sorted(actions(cw)) == [
+            f"Successfully executed action {action}" for action in sorted((HOOK, arn("q", "sqs")))
+        ]
+    assert len(bodies(world, url)) == 1
 
 
 def user(*statements: dict[str, Any]) -> Principal:

@@ -505,6 +505,7 @@ ADMIN_REQUESTS: Rows = {
     "GetTask": [lambda held: admin("GET", f"/queues/q0006/tasks/{quote(held.task)}")],
     "CancelTask": [lambda held: admin("DELETE", f"/queues/q0006/tasks/{quote(held.task)}")],
     "GetStatus": [lambda held: admin("GET", "/status")],
+    "ListInternalQueues": [lambda held: admin("GET", "/internal-queues", limit=1000)],
     "GetMetrics": [lambda held: ("GET", "/metrics", {}, b"")],
     "ListAuditEvents": [lambda held: admin("GET", "/audit", limit=1000)],
     "ListPermissions": [lambda held: admin("GET", "/permissions", queue="big")],

@@ -15,6 +15,7 @@ from typing import Any
 from penstock.broker.encryption import KeyGuard, NoGuard
 from penstock.broker.handover import Handover
 from penstock.broker.history import MessageHistory
+from penstock.broker.internal_queues import InternalQueuesQuestion
 from penstock.broker.live_queue import LiveQueue
 from penstock.broker.other_shards import (
     CountQuestion,
@@ -83,7 +84,7 @@ class Broker:
         )  # fmt: skip
         self.questions: list[type[ShardQuestion[Any]]] = [
             DefinitionQuestion, NamesQuestion, SourcesQuestion, CountQuestion, Handover, SummariesQuestion,
-            TotalsQuestion, TargetsQuestion, TasksQuestion, StatusQuestion, SeriesQuery,
+            TotalsQuestion, TargetsQuestion, TasksQuestion, StatusQuestion, SeriesQuery, InternalQueuesQuestion,
         ]  # fmt: skip
         """What other processes may ask about the shards of this one."""
         self._part_factories: list[PartFactory] = []

@@ -15,19 +15,23 @@ A new kind of work is a :class:`JobKind`, a handler, and what is to be done when
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
 from penstock.broker.parts import Part
+from penstock.broker.questions import ShardQuestion
+from penstock.broker.queue_figures import QueueFigures
 from penstock.broker.waiting import Ask
-from penstock.errors import JobFailed, PenstockError, StoreClosed, StoreError
+from penstock.errors import JobFailed, PenstockError, QueueMissing, StoreClosed, StoreError
 from penstock.limits import DAY, HOUR, SECOND
 from penstock.names import Home, Space
 from penstock.promise import run_detached
 from penstock.queues.messages import Received
 from penstock.queues.settings import QueueSettings
+from penstock.store.port import LAST
 
 if TYPE_CHECKING:
     from penstock.broker.live_queue import LiveQueue
@@ -96,15 +100,67 @@ class Job(Generic[T]):
         self._queue.settle(self._handle, pause_ms)
 
 
-class InternalQueueStatus(msgspec.Struct, frozen=True, array_like=True):
-    """What operators see of an internal queue."""
+class InternalQueuePlace(
+    msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, order=True
+):
+    """Where an internal queue is in the list of all."""
 
     kind: str
-    space: Space
+    account: str
+    region: str
+
+
+class InternalQueueStatus(msgspec.Struct, frozen=True, array_like=True):
+    """What operators see of an internal queue, or of those that a space has for one kind in several shards."""
+
+    place: InternalQueuePlace
     waiting: int
     running: int
     put_off: int  # among the waiting: they were tried in vain, and wait for the next try
-    oldest_age_ms: int
+    oldest_age_ms: int | None  # as FigureReader.oldest defines it
+
+    def __add__(self, other: InternalQueueStatus) -> InternalQueueStatus:
+        ages = [age for age in (self.oldest_age_ms, other.oldest_age_ms) if age is not None]
+        return InternalQueueStatus(
+            self.place,
+            self.waiting + other.waiting,
+            self.running + other.running,
+            self.put_off + other.put_off,
+            max(ages, default=None),
+        )
+
+
+class InternalQueuesQuestion(ShardQuestion[list[InternalQueueStatus]], frozen=True):
+    """The first internal queues behind a place that are not empty, of all accounts."""
+
+    kind: ClassVar[str] = "internal-queues"
+    rows_max: int = LAST
+    after: InternalQueuePlace | None = None
+
+    async def answer(self, partition: Partition) -> list[InternalQueueStatus]:
+        await partition.shard.settled()
+        consumers = [
+            consumer
+            for part in partition.parts
+            for jobs in part.job_queues
+            for consumer in jobs.consumers
+            if consumer.waiting and (self.after is None or consumer.place > self.after)
+        ]
+        found: list[InternalQueueStatus] = []
+        for consumer in sorted(consumers, key=lambda each: each.place):
+            status = await consumer.status(partition)
+            if status is not None:
+                found.append(status)
+            if len(found) == self.rows_max:
+                break
+        return found
+
+    def merge(self, answers: list[list[InternalQueueStatus]]) -> list[InternalQueueStatus]:
+        by_place: dict[InternalQueuePlace, InternalQueueStatus] = {}
+        for status in chain.from_iterable(answers):
+            known = by_place.get(status.place)
+            by_place[status.place] = status if known is None else known + status
+        return [by_place[place] for place in sorted(by_place)[: self.rows_max]]
 
 
 class JobQueues(Part, Generic[T]):
@@ -137,6 +193,14 @@ class JobQueues(Part, Generic[T]):
 
     def stop(self) -> None:
         self._stopped = True
+
+    @property
+    def job_queues(self) -> Sequence[JobQueues[T]]:
+        return (self,)
+
+    @property
+    def consumers(self) -> Iterable[_JobConsumer[T]]:
+        return self._consumers.values()
 
     @property
     def stopped(self) -> bool:
@@ -209,6 +273,26 @@ class _JobConsumer(Generic[T]):
         self._jobs = jobs
         self._running = 0
         self._taking = False
+
+    @property
+    def place(self) -> InternalQueuePlace:
+        return InternalQueuePlace(self._jobs.kind.name, self.queue.name.account, self.queue.name.region)
+
+    async def status(self, partition: Partition) -> InternalQueueStatus | None:
+        """Returns None if the queue is empty."""
+        oldest_ms = await partition.figures.oldest([self.queue])
+        try:
+            counts = await self.queue.counts()
+        except QueueMissing:
+            return None
+        # A job that was put off is in flight, as one that runs is.
+        running = min(self._running, counts.in_flight)
+        waiting = counts.visible + counts.in_flight - running
+        if not running + waiting:
+            return None
+        now_ms = partition.shard.clock.now_ms()
+        age_ms = QueueFigures(self.queue, now_ms, oldest_ms=oldest_ms.get(self.queue)).age_ms
+        return InternalQueueStatus(self.place, waiting, running, counts.in_flight - running, age_ms)
 
     def wake(self) -> None:
         self._count()

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock.broker.internal_queues import JobQueues
+
 
 class Part:
     """Something that lives with a shard, such as move tasks, metrics or the alarms of a service, and does work on it
     that no request asks for."""
+
+    @property
+    def job_queues(self) -> Sequence[JobQueues[Any]]:
+        """The internal queues whose jobs it does, which operators see."""
+        return ()
 
     def start(self) -> None:
         """Begin the work, and go on with what a restart interrupted."""

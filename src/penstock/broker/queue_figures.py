@@ -175,8 +175,8 @@ class FigureReader:
 
 
 async def all_figures(partition: Partition) -> AsyncGenerator[list[QueueFigures], None]:
-    """What memory knows of all queues of a shard, and their ages; some queues in each turn of the loop."""
-    shard, queues = partition.shard, list(partition.catalogue)
+    """What memory knows of all queues of clients in a shard, and their ages; some queues in each turn of the loop."""
+    shard, queues = partition.shard, [queue for queue in partition.catalogue if not queue.record.internal]
     for start in range(0, len(queues), _QUEUES_PER_TURN):
         part = queues[start : start + _QUEUES_PER_TURN]
         oldest_ms = await partition.figures.oldest(part)

@@ -13,6 +13,8 @@ from collections.abc import Callable, Coroutine
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Protocol
 
+import msgspec
+
 from penstock.broker.delivery import Refusal
 from penstock.broker.handover import QueueTarget
 from penstock.broker.internal_queues import Job, JobKind, JobQueues
@@ -85,7 +87,7 @@ class AlarmActions:
         self._texts = texts
         self._post = post
         self._delivery.on_refused(ALARM_ACTIONS.name, self._refused)
-        self._jobs = JobQueues(partition, ALARM_ACTIONS, self._carry_out, self._give_up)
+        self.jobs = JobQueues(partition, ALARM_ACTIONS, self._carry_out, self._give_up)
         self._stored_before = self._shard.table(PENDING)
 
     def start(self) -> None:
@@ -93,10 +95,10 @@ class AlarmActions:
         for key, pending in self._stored_before:  # by an earlier release
             self._stored_before.remove(key)
             self._add(pending)
-        self._jobs.start()
+        self.jobs.start()
 
     def stop(self) -> None:
-        self._jobs.stop()
+        self.jobs.stop()
 
     def add(self, alarm: Alarm, before: AlarmStatus) -> None:
         """The state of an alarm has changed. Part of the open commit; its actions are carried out when that is
@@ -109,7 +111,7 @@ class AlarmActions:
         space = pending.alarm.space
         # The same action of one alarm is carried out in the order of the changes.
         group = sha256(f"{pending.alarm.name}\n{pending.action}".encode()).hexdigest()
-        if not self._jobs.add(alarms_home(space), space, group, pending):
+        if not self.jobs.add(alarms_home(space), space, group, pending):
             self._note(pending, "too many actions of alarms wait to be carried out")
 
     async def _carry_out(self, job: Job[PendingAction]) -> None:
@@ -121,7 +123,7 @@ class AlarmActions:
         elif url is not None:
             body = self._texts.notification(pending.alarm, pending.before)
             await self._post(pending.alarm.space.account, url, body)
-            if not self._jobs.stopped:
+            if not self.jobs.stopped:
                 self._end(job, None)
         else:
             raise JobFailed("no service of this server takes it")
@@ -158,11 +160,13 @@ class AlarmActions:
             if not refusals:
                 self._end(job, None)
 
+        # A queue of another shard may refuse the message later: then the history gets this item with the reason.
+        target = QueueTarget(to, msgspec.json.encode(self._item(pending, None)).decode())
         await self._delivery.deliver(
-            message, [QueueTarget(to)], ALARM_ACTIONS.name, f"the alarm {alarm.name}", in_commit
+            message, [target], ALARM_ACTIONS.name, f"the alarm {alarm.name}", in_commit
         )
         if refused:
-            raise JobFailed(f"the queue takes no messages: {refused[0].reason}")
+            raise JobFailed(_refused_text(refused[0]))
 
     def _end(self, job: Job[PendingAction], error: str | None) -> None:
         """Part of the open commit."""
@@ -173,21 +177,33 @@ class AlarmActions:
         self._note(job.payload, reason)
 
     def _refused(self, refusal: Refusal) -> None:
-        """The queue of another shard did not take a message after all: it was deleted since it was found."""
-        target, reason = refusal.target, refusal.reason
-        log.warning("queue %s refused a message of alarm %s: %s", target.queue.name, target.token, reason)
+        """The queue of another shard did not take a message after all: it has changed since it was found."""
+        sent = msgspec.json.decode(refusal.target.token, type=HistoryItem)
+        log.warning(
+            "queue %s refused a message of alarm %s: %s",
+            refusal.target.queue.name,
+            sent.alarm,
+            refusal.reason,
+        )
+        at_ms, error = self._shard.clock.wall_ms(), _refused_text(refusal)
+        self._history.add(msgspec.structs.replace(sent, at_ms=at_ms, error=error))
 
     def _note(self, pending: PendingAction, error: str | None) -> None:
+        self._history.add(self._item(pending, error))
+
+    def _item(self, pending: PendingAction, error: str | None) -> HistoryItem:
         alarm = pending.alarm
-        self._history.add(
-            HistoryItem(
-                space=alarm.space,
-                alarm=alarm.name,
-                is_composite=alarm.config.is_composite,
-                at_ms=self._shard.clock.wall_ms(),
-                kind="action",
-                after=alarm.status,
-                action=pending.action,
-                error=error,
-            )
+        return HistoryItem(
+            space=alarm.space,
+            alarm=alarm.name,
+            is_composite=alarm.config.is_composite,
+            at_ms=self._shard.clock.wall_ms(),
+            kind="action",
+            after=alarm.status,
+            action=pending.action,
+            error=error,
         )
+
+
+def _refused_text(refusal: Refusal) -> str:
+    return f"the queue takes no messages: {refusal.reason}"

@@ -7,8 +7,9 @@ raised, always before anything was decided, so that the request can be passed on
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from penstock.broker.internal_queues import JobQueues
 from penstock.broker.parts import Part
 from penstock.broker.shard import Shard
 from penstock.monitoring.actions import AlarmActions, AlarmTexts, PostWebhook
@@ -60,6 +61,10 @@ class ShardMonitoring(Part, ShardMetrics):
         self.evaluation = Evaluation(
             self.shard, self.alarms, self.actions, self.history, monitoring.reader, monitoring.turns
         )
+
+    @property
+    def job_queues(self) -> Sequence[JobQueues[Any]]:
+        return (self.actions.jobs,)
 
     def start(self) -> None:
         self.metrics.start()

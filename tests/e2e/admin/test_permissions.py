@@ -88,7 +88,9 @@ def test_permissions_name_queues(world: Secured) -> None:
 
 def test_the_server_belongs_to_its_own_account(world: Secured) -> None:
     outsider = session(world, "outsider")
-    assert refused(outsider, "GET", "/status") == (403, "AccessDenied")
+    for path in ("/status", "/internal-queues"):
+        assert refused(outsider, "GET", path) == (403, "AccessDenied")
+    assert session(world, "reader").admin("GET", "/internal-queues") == {"queues": []}
     assert session(world, "owner").admin("GET", "/status")["store"]["kind"] == "sqlite"
     assert outsider.admin("GET", "/openapi.json")["openapi"] == "3.1.0"
 

@@ -32,6 +32,7 @@ _SECONDS = (
     "DelaySeconds", "KmsDataKeyReusePeriodSeconds", "MessageRetentionPeriod", "ReceiveMessageWaitTimeSeconds",
     "VisibilityTimeout",
 )  # fmt: skip
+_INTERNAL_PER_PAGE = 1000
 _SHOWN_ELSEWHERE = ("CreatedTimestamp", "LastModifiedTimestamp", "QueueArn")
 
 
@@ -63,6 +64,7 @@ for _part in (create, set_, purge, delete, scale):
 @click.option("--descending", "-d", is_flag=True, help="Largest first.")
 @click.option("--limit", "-n", type=click.IntRange(1), metavar="N", help="At most so many queues.")
 @click.option("--names", is_flag=True, help="Print names only, which is faster.")
+@click.option("--internal", is_flag=True, help="List the server's own work that waits, of all accounts.")
 @with_target
 def ls(
     target: Target,
@@ -72,11 +74,15 @@ def ls(
     descending: bool,
     limit: int | None,
     names: bool,
+    internal: bool,
 ) -> None:
     """List queues with their messages, ages and rates.
 
     PATTERN is part of a name, or a whole name with * and ?. Counts of Penstock are exact, rates are per second over
     the last minute, OLDEST is the age of the oldest message. Amazon SQS tells approximate counts only.
+
+    With --internal: what the server has to do in the background, such as actions of alarms. PUT OFF are those among
+    the WAITING that failed and are tried again. It needs Penstock, and takes --limit and --json only.
 
     \b
     Examples:
@@ -85,8 +91,14 @@ def ls(
       penstock queue ls --kind dlq
       penstock queue ls --sort age --descending --limit 5
       penstock queue ls --json | jq -r 'select(.visible > 1000) | .name'
+      penstock queue ls --internal
       penstock queue ls --endpoint-url aws --region eu-central-1 --names
     """
+    if internal:
+        if pattern or kind or sort != "name" or descending or names:
+            raise click.UsageError("--internal takes no PATTERN, --kind, --sort, --descending or --names")
+        _list_internal(target, limit)
+        return
     matches, prefix = _matcher(pattern)
     listed: Iterable[Json]
     if names and kind is None and sort == "name":
@@ -103,6 +115,27 @@ def ls(
             target.out.line(queue["name"])
     else:
         _print_table(target.out, list(queues))
+
+
+def _list_internal(target: Target, limit: int | None) -> None:
+    target.need_penstock("queue ls --internal")
+    page = min(limit or _INTERNAL_PER_PAGE, _INTERNAL_PER_PAGE)
+    queues = list(islice(target.admin_pages("/internal-queues", "queues", {"limit": page}), limit))
+    if target.out.as_json:
+        target.out.json_lines(queues)
+    elif not queues:
+        target.out.note("no work waits")
+    else:
+        target.out.table(
+            ["KIND", "ACCOUNT", "REGION", "WAITING", "RUNNING", "PUT OFF", "OLDEST"],
+            [
+                [
+                    queue["kind"], queue["account"], queue["region"], queue["waiting"], queue["running"],
+                    queue["put_off"], short_age(queue.get("oldest_age_s")),
+                ]
+                for queue in queues
+            ],
+        )  # fmt: skip
 
 
 def _matcher(pattern: str | None) -> tuple[Callable[[str], bool], str]:

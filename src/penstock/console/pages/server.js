@@ -4,7 +4,7 @@ import { bytes, count, duration } from "../format.js";
 import { html } from "../html.js";
 import { Badge, Problem, Progress, useWatched } from "../ui.js";
 
-export function Server() {
+export function Server({ allowed }) {
   const { data: status, error } = useWatched((onData, onError) => watch("status", onData, onError), []);
   if (!status) return html`<${Problem} error=${error} />`;
   const { store, shards } = status;
@@ -36,5 +36,21 @@ export function Server() {
         <td>${shard.open ? html`<${Badge} kind="good">open<//>` : html`<${Badge} kind="danger">not served<//>`}</td>
         <td class="mono">${shard.owner ?? "this process"}</td><td class="number">${count(shard.queues)}</td>
         <td class="number">${count(shard.messages)}</td><td class="number">${bytes(shard.bytes)}</td><td class="number optional">${count(shard.commits)}</td></tr>`)}</tbody>
-    </table></div>`;
+    </table></div>
+    ${allowed.has("penstock:ListInternalQueues") && html`<${InternalQueues} />`}`;
+}
+
+// What the server has to do in the background.
+function InternalQueues() {
+  const { data, error } = useWatched((onData, onError) => watch("internal-queues", onData, onError), []);
+  if (!data) return html`<${Problem} error=${error} />`;
+  return html`<div class="card scroll" tabindex="0" role="region" aria-label="Internal queues"><h2>Internal queues</h2>
+    ${data.queues.length === 0 ? html`<p class="soft">The server has no work that waits.</p>` : html`<table>
+      <thead><tr><th>Kind</th><th>Account</th><th>Region</th><th class="number">Waiting</th><th class="number">Running</th><th class="number">Put off</th><th class="number">Oldest</th></tr></thead>
+      <tbody>${data.queues.map((queue) => html`<tr key=${`${queue.kind}/${queue.account}/${queue.region}`}><td>${queue.kind}</td>
+        <td class="mono">${queue.account}</td><td>${queue.region}</td><td class="number">${count(queue.waiting)}</td>
+        <td class="number">${count(queue.running)}</td><td class="number">${count(queue.put_off)}</td>
+        <td class="number">${queue.oldest_age_s === undefined ? "–" : duration(queue.oldest_age_s)}</td></tr>`)}</tbody>
+    </table>`}
+    ${data.next && html`<p class="soft">There are more: <code>penstock queue ls --internal</code> lists all.</p>`}</div>`;
 }

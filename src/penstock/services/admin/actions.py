@@ -28,7 +28,7 @@ from penstock.services.admin.openapi import get_open_api
 from penstock.services.admin.queues import get_queue, list_queues
 from penstock.services.admin.resources import all_queues, queue_in_path, the_server
 from penstock.services.admin.scaling import get_scaling
-from penstock.services.admin.server import backup, get_metrics, get_status, reload
+from penstock.services.admin.server import backup, get_metrics, get_status, list_internal_queues, reload
 from penstock.services.admin.tasks import cancel_task, get_task, list_tasks, start_task
 from penstock.services.admin.testing import (
     advance_test_clock,
@@ -129,6 +129,10 @@ _ROWS = (
     _look("GetTask", f"GET {_TASKS}/{{id}}", st.AboutTask, st.Task, get_task, members=_ABOUT_MESSAGE),
     _change("CancelTask", f"DELETE {_TASKS}/{{id}}", st.AboutTask, st.Task, cancel_task),
     _look("GetStatus", "GET /admin/v1/status", st.Nothing, st.StatusResult, get_status, the_server, ()),
+    _look(
+        "ListInternalQueues", "GET /admin/v1/internal-queues", st.ListInternalQueuesRequest,
+        st.ListInternalQueuesResult, list_internal_queues, the_server, (),
+    ),
     _look("GetMetrics", "GET /metrics", st.Nothing, st.MetricsText, get_metrics, the_server, ()),
     _look(
         "ListAuditEvents", "GET /admin/v1/audit", st.ListAuditEventsRequest, st.ListAuditEventsResult,

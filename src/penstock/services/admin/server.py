@@ -1,4 +1,5 @@
-"""GetStatus, Reload and Backup: the process that serves, its store, and the shards of all processes."""
+"""GetStatus, ListInternalQueues, Reload and Backup: the process that serves, its store, and the shards of all
+processes."""
 
 from __future__ import annotations
 
@@ -7,15 +8,20 @@ from collections.abc import AsyncIterable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from penstock import __version__
+from penstock.broker.internal_queues import InternalQueuePlace, InternalQueuesQuestion, InternalQueueStatus
 from penstock.broker.summaries import ShardStatus, StatusQuestion
 from penstock.services.admin.faults import invalid
 from penstock.services.admin.resources import Admin
+from penstock.services.admin.shown import limit_of, page_token, read_page_token, seconds
 from penstock.services.admin.structs import (
     AuditEventInfo,
     BackupFile,
     BackupRequest,
     BackupResult,
+    InternalQueueInfo,
     ListAuditEventsRequest,
+    ListInternalQueuesRequest,
+    ListInternalQueuesResult,
     MetricsText,
     Nothing,
     ReloadResult,
@@ -29,6 +35,7 @@ if TYPE_CHECKING:
     from penstock.services.admin.testing import TestTime
 
 _FILE_NAME = re.compile(r"\w[\w.-]{0,199}", re.ASCII)
+_INTERNAL_QUEUES_DEFAULT, _INTERNAL_QUEUES_MAX = 100, 1000
 
 
 class ServerFacts(NamedTuple):
@@ -91,6 +98,19 @@ async def get_status(admin: Admin, request: Nothing, call: Call) -> StatusResult
     )
 
 
+async def list_internal_queues(
+    admin: Admin, request: ListInternalQueuesRequest, call: Call
+) -> ListInternalQueuesResult:
+    """The work of the server that waits or runs in the background, of all accounts; in pages."""
+    limit = limit_of(request.limit, _INTERNAL_QUEUES_DEFAULT, _INTERNAL_QUEUES_MAX)
+    after = None if request.after is None else read_page_token(request.after, InternalQueuePlace)
+    # One more than a page, to see whether there is another one.
+    found = await admin.broker.ask(InternalQueuesQuestion(limit + 1, after))
+    page = found[:limit]
+    following = page_token(page[-1].place) if len(found) > limit else None
+    return ListInternalQueuesResult(queues=[_internal_queue_info(each) for each in page], next=following)
+
+
 async def get_metrics(admin: Admin, request: Nothing, call: Call) -> MetricsText:
     """What the server measures, as text for Prometheus."""
     return MetricsText(content=await admin.server.metrics())
@@ -121,6 +141,19 @@ def _store_state(facts: ServerFacts, shards: list[ShardStatus]) -> StoreState:
         used_bytes=sum(used) if used else None,
         free_bytes=min(free, default=None),
         refuses=next((each.refuses for each in shards if each.refuses is not None), None),
+    )
+
+
+def _internal_queue_info(status: InternalQueueStatus) -> InternalQueueInfo:
+    place, age_ms = status.place, status.oldest_age_ms
+    return InternalQueueInfo(
+        kind=place.kind,
+        account=place.account,
+        region=place.region,
+        waiting=status.waiting,
+        running=status.running,
+        put_off=status.put_off,
+        oldest_age_s=None if age_ms is None else seconds(age_ms),
     )
 
 

@@ -416,6 +416,28 @@ class StatusResult(Absent, kw_only=True):
     node: str | None = None
 
 
+class InternalQueueInfo(Absent, kw_only=True):
+    """Work that the server does in the background for an account in a region."""
+
+    kind: str  # "alarm-actions"
+    account: str
+    region: str
+    waiting: int
+    running: int
+    put_off: int  # among the waiting: they failed, and wait for the next try
+    oldest_age_s: float | None = None
+
+
+class ListInternalQueuesRequest(Asked, kw_only=True):
+    limit: Annotated[int | None, InQuery()] = None
+    after: Annotated[str | None, InQuery()] = None
+
+
+class ListInternalQueuesResult(Absent, kw_only=True):
+    queues: list[InternalQueueInfo]  # those that are not empty
+    next: str | None = None
+
+
 class Refused(msgspec.Struct, kw_only=True):
     what: str
     why: str
