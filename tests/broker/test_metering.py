@@ -17,6 +17,7 @@ from penstock.metrics.buckets import Bucket
 from penstock.metrics.queue_rows import QUEUE_METRICS
 from penstock.metrics.series import Point
 from penstock.queues.settings import Redrive
+from penstock.store.changes import LogRow
 from support.shards import ShardsWorld
 from support.world import MINUTE, ROOMY, SECOND, World, name_of, outgoing
 
@@ -153,6 +154,34 @@ def test_only_what_a_metric_needs_is_looked_at(metered: World, monkeypatch: pyte
     assert set(asked) == {"select"}
     points(metered, "q", "noisy_groups")
     assert asked[-1] == "noisy"
+
+
+def test_only_what_was_asked_for_is_read(metered: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    metered.create("q")
+    use(metered, 10 * 60)
+    read: list[str] = []
+    stored = metered.store.log
+
+    def counted(kind: str, key: str, after: int, rows_max: int) -> list[LogRow]:
+        rows = stored(kind, key, after, rows_max)
+        read.extend([key] * len(rows))
+        return rows
+
+    def select(*_: object, **__: object) -> list[object]:
+        read.append("select")
+        return []
+
+    monkeypatch.setattr(metered.store, "log", counted)
+    monkeypatch.setattr(metered.store, "select", select)
+    now_s = metered.clock.wall_ms() // SECOND // 60 * 60
+    recorder = metered.broker.partition(0).metering._recorders[metered.queue("q")]  # type: ignore[union-attr]
+    gathered_s = recorder.minutes.timed[0].at_s
+    assert len(points(metered, "q", "sent", start_s=gathered_s + 60)) == (now_s - gathered_s) // 60
+    assert read == [], "memory has these minutes"
+    assert len(points(metered, "q", "oldest_age", start_s=START_S + 3600, end_s=START_S + 7200)) == 60
+    assert 1 <= len(read) <= 10 and "select" not in read, "the present was not asked for"
+    assert len(points(metered, "q", "sent", start_s=gathered_s)) == (now_s - gathered_s) // 60 + 1
+    assert len(points(metered, "q", "sent")) == 601
 
 
 def test_the_minute_that_has_not_ended_has_its_maximum(metered: World) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from botocore.exceptions import ClientError
 from hypothesis import given, settings
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from monitoring.world import SPACE, MonitoringWorld
 from penstock.limits import DAY, HOUR, MINUTE
+from penstock.metrics.series import BUCKET_CHUNKS, MetricKey
 from penstock.monitoring.custom_metrics import CustomMetrics
 from penstock.monitoring.limits import MonitoringLimits
 from support.generated import examples
@@ -57,6 +59,37 @@ def test_chunks_replace_what_was_sent(world: MonitoringWorld, cw: Any) -> None:
     put(cw, 1)
     world.crash()
     assert total(world, cw) == 11, "neither lost nor counted twice"
+
+
+def test_chunks_of_an_earlier_release_are_read(world: MonitoringWorld, cw: Any) -> None:
+    put(cw, 2)
+    world.advance(11 * MINUTE)
+    chunks = metrics(world)._chunks
+    for key, packed in list(chunks):
+        ((at_s, _, _),) = BUCKET_CHUNKS.unpack(packed)
+        chunks.put(key, msgspec.msgpack.encode([[at_s, 1, 2]]))  # without a version: time, count and value
+    put(cw, 3)
+    world.crash()
+    assert total(world, cw) == 5
+    world.advance(11 * MINUTE)
+    world.crash()
+    assert total(world, cw) == 5
+
+
+def test_a_damaged_chunk_does_not_keep_a_shard_from_opening(world: MonitoringWorld, cw: Any) -> None:
+    put(cw, 2)
+    put(cw, 4, name="Other")
+    world.advance(11 * MINUTE)
+    custom = metrics(world)
+    damaged = custom.get(SPACE, MetricKey(NAMESPACE, "Sales"))
+    assert damaged is not None
+    for key, _ in list(custom._chunks):
+        if key.startswith(damaged.record_key):
+            custom._chunks.put(key, b"damaged")
+    put(cw, 3)
+    world.crash()
+    assert total(world, cw) == 3
+    assert total(world, cw, name="Other") == 4
 
 
 def test_a_refused_commit_counts_nothing(world: MonitoringWorld, cw: Any) -> None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left, bisect_right, insort
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from typing import Any
@@ -25,6 +24,7 @@ from penstock.broker.shard import RecordTable, Shard
 from penstock.errors import QuotaReached, StoreError
 from penstock.limits import MINUTE, SECOND
 from penstock.metrics.buckets import Bucket
+from penstock.metrics.budget import MetricBudget
 from penstock.metrics.series import CHUNK_BUCKETS, ChunkId, MetricKey, Series
 from penstock.names import Home, Space
 from penstock.promise import Promise, run_detached
@@ -41,7 +41,7 @@ _DATUM_BYTES, _VALUE_BYTES = (
     320,
 )  # what a datum may add to its four levels at most, and each of its values
 _METRIC_BYTES = 1000
-_METRICS_PER_TURN = 100
+_METRICS_PER_TURN = 25
 _RELIEF_PAUSE_MS = 10 * SECOND
 
 
@@ -85,30 +85,6 @@ CHUNKS = RecordKind("metric-chunk", bytes, by_home)
 def metrics_home(space: Space, namespace: str) -> Home:
     """All metrics of a namespace live in one shard, so that what a request sends is one commit."""
     return Home.of("metrics", space.account, space.region, namespace)
-
-
-class MetricBudget:
-    """Bytes of all series of a process, and of each account."""
-
-    def __init__(self, bytes_max: int) -> None:
-        self.bytes_max = bytes_max
-        self.used = 0
-        self._by_account: Counter[str] = Counter()
-
-    def add(self, account: str, count: int) -> None:
-        """``count`` may be negative."""
-        self.used += count
-        self._by_account[account] += count
-        if self._by_account[account] <= 0:
-            del self._by_account[account]
-
-    @property
-    def is_spent(self) -> bool:
-        return self.used > self.bytes_max
-
-    def is_above_share(self, account: str) -> bool:
-        """Whether it uses more than it could if all accounts used the same."""
-        return self._by_account[account] > self.bytes_max // max(1, len(self._by_account))
 
 
 class CustomMetric:

@@ -11,18 +11,12 @@ from typing import TYPE_CHECKING
 
 from penstock.broker.parts import Part
 from penstock.broker.shard import Shard
+from penstock.metrics.budget import MetricBudget
 from penstock.monitoring.actions import AlarmActions, AlarmTexts, PostWebhook
 from penstock.monitoring.alarm_history import AlarmHistory
 from penstock.monitoring.alarm_records import ALARMS, HISTORY, PENDING, alarms_home
 from penstock.monitoring.alarm_table import AlarmTable
-from penstock.monitoring.custom_metrics import (
-    CHUNKS,
-    METRICS,
-    SENT_DATA,
-    CustomMetrics,
-    MetricBudget,
-    metrics_home,
-)
+from penstock.monitoring.custom_metrics import CHUNKS, METRICS, SENT_DATA, CustomMetrics, metrics_home
 from penstock.monitoring.dashboards import DASHBOARDS, Dashboards, dashboards_home
 from penstock.monitoring.evaluation import Evaluation
 from penstock.monitoring.limits import MonitoringLimits
