@@ -23,7 +23,7 @@ R = TypeVar("R")
 log = logging.getLogger("penstock.metrics")
 
 _VERSION = b"\x01"  # Neither zlib nor an array of msgpack begins like this.
-_COMPRESSION = 3  # 6 takes three times as long, for a few percent
+_COMPRESSION = 3  # 6 takes up to four times as long, and saves five percent
 _CHUNK_BYTES_MAX = 4 * 1024 * 1024  # unpacked
 
 CHUNK_BYTES = 200
