@@ -246,6 +246,11 @@ class ChunkedRows(Generic[R]):
         self._packed[number] = packed
         self.packed_bytes += len(packed) + CHUNK_BYTES
 
+    def merge(self, packed: bytes) -> None:
+        """Adds the rows of a chunk."""
+        for at_s, row in self._unpacked(packed).items():
+            self.add(at_s, row)
+
     def drop(self, number: int) -> None:
         self._remove_packed(number)
         if number == self._open:

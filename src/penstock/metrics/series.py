@@ -232,8 +232,12 @@ class Series:
         }
 
     def put_chunk(self, id: ChunkId, packed: bytes) -> None:
-        """A chunk that was stored. It is unpacked when it is read."""
-        self._levels[id.bucket_s].put(id.number, packed)
+        """A chunk that was stored, or a part of it. It is unpacked when it is read."""
+        level = self._levels[id.bucket_s]
+        if level.chunk(id.number) is None:
+            level.put(id.number, packed)
+        else:
+            level.merge(packed)
         self._newest_s = None
 
     def trim(self, now_s: int) -> list[ChunkId]:

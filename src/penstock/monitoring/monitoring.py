@@ -16,7 +16,15 @@ from penstock.monitoring.actions import AlarmActions, AlarmTexts, PostWebhook
 from penstock.monitoring.alarm_history import AlarmHistory
 from penstock.monitoring.alarm_records import ALARMS, HISTORY, PENDING, alarms_home
 from penstock.monitoring.alarm_table import AlarmTable
-from penstock.monitoring.custom_metrics import CHUNKS, METRICS, SENT_DATA, CustomMetrics, metrics_home
+from penstock.monitoring.custom_metrics import (
+    CHUNKS,
+    FORMER_CHUNKS,
+    FORMER_METRICS,
+    METRICS,
+    SENT_DATA,
+    CustomMetrics,
+    metrics_home,
+)
 from penstock.monitoring.dashboards import DASHBOARDS, Dashboards, dashboards_home
 from penstock.monitoring.evaluation import Evaluation
 from penstock.monitoring.limits import MonitoringLimits
@@ -35,7 +43,9 @@ if TYPE_CHECKING:
     from penstock.broker.partition import Partition
 
 
-KINDS = (ALARMS, HISTORY, PENDING, SENT_DATA, METRICS, CHUNKS, DASHBOARDS)
+KINDS = (
+    ALARMS, HISTORY, PENDING, SENT_DATA, METRICS, CHUNKS, FORMER_METRICS, FORMER_CHUNKS, DASHBOARDS,
+)  # fmt: skip
 """All kinds of records. Their keys say where they live (:meth:`penstock.names.Home.of_key`)."""
 
 
