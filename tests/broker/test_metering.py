@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import pytest
 
+from penstock.broker import queue_figures
 from penstock.broker.queue_figures import all_figures
 from penstock.broker.summaries import QueueQuery, SummariesQuestion, summary_of
 from penstock.errors import StoreError
@@ -16,7 +18,11 @@ from penstock.limits import DAY, HOUR
 from penstock.metrics.buckets import Bucket
 from penstock.metrics.queue_rows import QUEUE_METRICS
 from penstock.metrics.series import Point
+from penstock.queues.fairness import NoisyTenants
 from penstock.queues.settings import Redrive
+from penstock.store.changes import EntryRow, LogRow
+from penstock.store.port import Selection
+from penstock.turns import Steps
 from support.shards import ShardsWorld
 from support.world import MINUTE, ROOMY, SECOND, World, name_of, outgoing
 
@@ -134,11 +140,18 @@ def test_counts_of_seconds_that_are_gone_are_not_shown_as_zero(metered: World) -
 
 def test_only_what_a_metric_needs_is_looked_at(metered: World, monkeypatch: pytest.MonkeyPatch) -> None:
     metered.create("q")
-    metered.send_all("q", *["noise"] * 60, group="noisy")
+    metered.send("q", "quiet", group="quiet")
+    metered.send_all("q", *["noise"] * 300, group="noisy")
     metered.drain_up_to("q", 45, visibility_ms=HOUR)
     asked: list[str] = []
     rules = metered.queue("q").rules
-    monkeypatch.setattr(type(rules), "noisy_tenants", lambda *_: asked.append("noisy"))
+
+    def noisy_tenants(*_: object) -> Steps[NoisyTenants]:
+        asked.append("noisy")
+        yield
+        return NoisyTenants()
+
+    monkeypatch.setattr(type(rules), "noisy_tenants", noisy_tenants)
 
     def select(*_: object, **__: object) -> list[object]:
         asked.append("select")
@@ -153,6 +166,34 @@ def test_only_what_a_metric_needs_is_looked_at(metered: World, monkeypatch: pyte
     assert set(asked) == {"select"}
     points(metered, "q", "noisy_groups")
     assert asked[-1] == "noisy"
+
+
+def test_only_what_was_asked_for_is_read(metered: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    metered.create("q")
+    use(metered, 10 * 60)
+    read: list[str] = []
+    stored = metered.store.log
+
+    def counted(kind: str, key: str, after: int, rows_max: int) -> list[LogRow]:
+        rows = stored(kind, key, after, rows_max)
+        read.extend([key] * len(rows))
+        return rows
+
+    def select(*_: object, **__: object) -> list[object]:
+        read.append("select")
+        return []
+
+    monkeypatch.setattr(metered.store, "log", counted)
+    monkeypatch.setattr(metered.store, "select", select)
+    now_s = metered.clock.wall_ms() // SECOND // 60 * 60
+    recorder = metered.broker.partition(0).metering._recorders[metered.queue("q")]  # type: ignore[union-attr]
+    gathered_s = recorder.minutes.timed[0].at_s
+    assert len(points(metered, "q", "sent", start_s=gathered_s + 60)) == (now_s - gathered_s) // 60
+    assert read == [], "memory has these minutes"
+    assert len(points(metered, "q", "oldest_age", start_s=START_S + 3600, end_s=START_S + 7200)) == 60
+    assert 1 <= len(read) <= 10 and "select" not in read, "the present was not asked for"
+    assert len(points(metered, "q", "sent", start_s=gathered_s)) == (now_s - gathered_s) // 60 + 1
+    assert len(points(metered, "q", "sent")) == 601
 
 
 def test_the_minute_that_has_not_ended_has_its_maximum(metered: World) -> None:
@@ -443,6 +484,51 @@ def test_the_age_is_the_same_whoever_shows_it(metered: World) -> None:
     metric, listed, scraped = ages_everywhere(metered, "dead")
     assert metric is not None and listed == scraped
     assert metric == pytest.approx(listed, abs=1) == pytest.approx(20 * 60, rel=0.1)
+
+
+def test_the_age_is_the_same_from_memory_and_from_the_store(
+    metered: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = random.Random(11)
+    metered.create("dead")
+    metered.create("q", dead_letters=("dead", 4), visibility_ms=2 * SECOND, retention_ms=2 * MINUTE)
+    metered.create("q.fifo", visibility_ms=2 * SECOND)
+    queues = [metered.queue(name) for name in ("q", "dead", "q.fifo")]
+    figures = metered.broker.partition(0).figures
+    seen = set()
+    for step in range(150):
+        if chance.random() < 0.5:
+            metered.send("q", "x", delay_ms=chance.choice([0, 5 * SECOND]))
+            metered.send("q.fifo", "x", group=str(step % 3), dedup_id=str(step))
+        for name in ("q", "q.fifo"):
+            for received in metered.receive(name, chance.randrange(1, 4)):
+                if chance.random() < 0.3:
+                    metered.delete(name, received)
+        metered.advance(chance.randrange(5 * SECOND))
+        from_memory = metered.do(figures.oldest(queues))
+        with monkeypatch.context() as patched:
+            patched.setattr(queue_figures, "_WALKED_MAX", -1)
+            assert metered.do(figures.oldest(queues)) == from_memory
+        seen.add(tuple(queue in from_memory for queue in queues))
+    assert {each[1] for each in seen} == {True, False}, "some became dead letters"
+
+
+def test_the_age_of_few_messages_takes_no_read(metered: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    metered.create("few")
+    metered.create("many")
+    metered.send_all("few", "a", "b")
+    metered.send_all("many", *["x"] * 300)
+    read: list[int] = []
+    select = metered.store.select
+
+    def counted(which: Selection, *more: Any, **options: Any) -> list[EntryRow]:
+        read.append(which.queue)
+        return select(which, *more, **options)
+
+    monkeypatch.setattr(metered.store, "select", counted)
+    metered.advance(10 * SECOND)
+    assert [age(metered, "few"), age(metered, "many")] == [10, 10]
+    assert set(read) == {metered.queue("many").id}
 
 
 def test_the_age_is_known_without_metrics() -> None:

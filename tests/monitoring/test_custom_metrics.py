@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from botocore.exceptions import ClientError
 from hypothesis import given, settings
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from monitoring.world import SPACE, MonitoringWorld
 from penstock.limits import DAY, HOUR, MINUTE
+from penstock.metrics.series import BUCKET_CHUNKS, MetricKey
 from penstock.monitoring.custom_metrics import CustomMetrics
 from penstock.monitoring.limits import MonitoringLimits
 from support.generated import examples
@@ -57,6 +59,69 @@ def test_chunks_replace_what_was_sent(world: MonitoringWorld, cw: Any) -> None:
     put(cw, 1)
     world.crash()
     assert total(world, cw) == 11, "neither lost nor counted twice"
+
+
+def test_chunks_of_an_earlier_release_are_read(world: MonitoringWorld, cw: Any) -> None:
+    put(cw, 2)
+    world.advance(11 * MINUTE)
+    make_former(metrics(world))
+    put(cw, 3)
+    world.crash()
+    assert total(world, cw) == 5
+    world.advance(11 * MINUTE)
+    assert not len(metrics(world)._records._former) and not len(metrics(world)._chunks._former)
+    world.crash()
+    assert total(world, cw) == 5
+
+
+def make_former(custom: CustomMetrics) -> None:
+    """What is stored gets the names and the form that the release before had."""
+    records, chunks = custom._records, custom._chunks
+    for key, record in list(records):
+        records.remove(key)
+        records._former.put(key, record)
+    for key, packed in list(chunks):
+        ((at_s, _, bucket),) = BUCKET_CHUNKS.unpack(packed)
+        chunks.remove(key)
+        chunks._former.put(key, msgspec.msgpack.encode([[at_s, bucket.count, bucket.min]]))
+
+
+def test_chunks_of_both_forms_are_merged(world: MonitoringWorld, cw: Any) -> None:
+    """A node of the release before has stored values of the same time, and did not see those that are there."""
+    put(cw, 2)
+    world.advance(11 * MINUTE)
+    custom = metrics(world)
+    for key, packed in list(custom._chunks):
+        custom._chunks._former.put(key, packed)
+    for key, record in list(custom._records):
+        custom._records._former.put(key, record)
+    put(cw, 3)
+    for _ in range(2):
+        world.crash()
+        assert total(world, cw) == 7
+    world.advance(11 * MINUTE)
+    world.crash()
+    assert total(world, cw) == 7
+    world.clock.ms += 470 * DAY
+    put(cw, name="Other")
+    world.advance(11 * MINUTE)
+    assert [record.key.name for _, record in metrics(world)._records] == ["Other"]
+
+
+def test_a_damaged_chunk_does_not_keep_a_shard_from_opening(world: MonitoringWorld, cw: Any) -> None:
+    put(cw, 2)
+    put(cw, 4, name="Other")
+    world.advance(11 * MINUTE)
+    custom = metrics(world)
+    damaged = custom.get(SPACE, MetricKey(NAMESPACE, "Sales"))
+    assert damaged is not None
+    for key, _ in list(custom._chunks):
+        if key.startswith(damaged.record_key):
+            custom._chunks.put(key, b"damaged")
+    put(cw, 3)
+    world.crash()
+    assert total(world, cw) == 3
+    assert total(world, cw, name="Other") == 4
 
 
 def test_a_refused_commit_counts_nothing(world: MonitoringWorld, cw: Any) -> None:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
+
 import msgspec
 import pytest
 
 from penstock.limits import MINUTE, SECOND, Limits
-from penstock.queues.messages import Outgoing
+from penstock.queues.fairness import NoisyTenants
+from penstock.queues.messages import Outgoing, State
+from penstock.queues.standard import StandardQueue
+from penstock.turns import finished
 from queues.harness import Queues
 from support.world import ROOMY
 
@@ -114,3 +120,51 @@ def test_a_tenant_is_quiet_again_five_minutes_after_its_last_send() -> None:
     queues.advance(5 * MINUTE + SECOND)
     queues.send("q", "q1", group="quiet")
     assert queues.bodies("q", 10) == ["n3", "n4", "n5", "q1"], "oldest first: no tenant is noisy any more"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_noisy_tenants_have_is_counted(seed: int) -> None:
+    """Against a walk over all messages."""
+    chance = random.Random(seed)
+    queues = Queues(few())
+    queues.create("q", visibility_ms=3 * SECOND)
+    counts = Counter[int]()
+    for _ in range(150):
+        group = chance.choice([None, "a", "b", "noisy", "noisy", "noisy"])
+        queues.send("q", "x", group=group, delay_ms=chance.choice([0, 0, 4 * SECOND]))
+        if chance.random() < 0.6:
+            for received in queues.receive("q", chance.randrange(1, 5)):
+                if chance.random() < 0.4:
+                    queues.delete("q", received)
+        queues.advance(chance.randrange(SECOND))
+        rules = queues.rules("q")
+        assert isinstance(rules, StandardQueue)
+        found = finished(rules.noisy_tenants(queues.clock.now_ms()))
+        noisy = rules._fairness.noisy(queues.clock.now_ms())
+        entries = list(rules.backlog.index.values())
+        quiet = [
+            each.enqueued_ms for each in entries if each.group not in noisy and not rules.is_set_aside(each)
+        ]
+        states = Counter(each.state for each in entries if each.group in noisy)
+        assert found == NoisyTenants(
+            len(noisy), states[State.READY], states[State.IN_FLIGHT], states[State.DELAYED], min(quiet, default=None)
+        )  # fmt: skip
+        counts[len(noisy)] += 1
+    assert len(counts) > 1
+
+
+def test_the_walk_over_messages_ends_with_the_last_one_that_matters() -> None:
+    queues = Queues(few())
+    queues.create("q", visibility_ms=10 * MINUTE)
+    queues.send("q", "quiet", group="quiet")
+    queues.send_messages("q", *[Outgoing(body="noise", sender="AIDATEST", group="noisy")] * 3500)
+    take_noise(queues, 20)
+    rules = queues.rules("q")
+    assert isinstance(rules, StandardQueue)
+    found = rules.noisy_tenants(queues.clock.now_ms())
+    with pytest.raises(StopIteration):
+        next(found)
+    queues.send("q", "quiet", group="other")
+    found = rules.noisy_tenants(queues.clock.now_ms())
+    next(found)
+    assert finished(found).tenants == 1

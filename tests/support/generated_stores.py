@@ -25,7 +25,8 @@ from penstock.broker.move_tasks import MOVE_TARGETS, MOVE_TASKS, MoveStatus, Mov
 from penstock.broker.number_times import NUMBER_NOTES, NumberNotes
 from penstock.broker.operations import Operation
 from penstock.errors import StoreError, StoreUnknown
-from penstock.metrics.queue_rows import QueueRow, TimedRow, pack_rows, unpack_rows
+from penstock.metrics.chunks import TimedRow
+from penstock.metrics.queue_rows import QUEUE_CHUNKS, QueueRow, TimedQueueRow
 from penstock.names import QueueName, shard_of
 from penstock.queues.filters import MessageFilter
 from penstock.queues.messages import Attribute, Content, encode_content
@@ -188,7 +189,9 @@ class ShardFiller:
         rows = [(queue.id, minute_s, QueueRow(sent=self._chance.randrange(9))) for queue in queues]
         for number in range(self._chance.randrange(3)):
             for queue in queues:
-                packed = pack_rows([TimedRow(minute_s - 600 + 60 * number, 1, QueueRow(received=number))])
+                packed = QUEUE_CHUNKS.pack(
+                    [TimedRow(minute_s - 600 + 60 * number, 1, QueueRow(received=number))]
+                )
                 changes.logs.append(LogRow(METRICS_LOG, str(queue.id), position + number, packed))
         entries = (
             RecentEntry(minute_s, rows),
@@ -283,7 +286,7 @@ def _held(store: Store, record: QueueRecord, state: ShardState) -> Dump:
     }
 
 
-def _metrics(store: Store, queue: int) -> list[TimedRow]:
-    stored = [row for chunk in read_log(store, queue, -1) for row in unpack_rows(chunk.data)]
+def _metrics(store: Store, queue: int) -> list[TimedQueueRow]:
+    stored = [row for chunk in read_log(store, queue, -1) for row in QUEUE_CHUNKS.unpack(chunk.data)]
     gathered = read_gathered(store).rows.get(queue)
     return stored + ([] if gathered is None else gathered.timed)

@@ -8,26 +8,28 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Mapping, Sequence, Set
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence, Set
 from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.broker.metric_log import MetricLog, RecentEntry
 from penstock.broker.parts import Part
 from penstock.broker.queue_figures import FigureReader, QueueFigures, levels_of
-from penstock.broker.recording import MinuteLooks, QueueRecorder, SecondsMemory
+from penstock.broker.recording import NO_LOOKS, MinuteLooks, QueueRecorder, SecondsMemory
 from penstock.broker.runtime import Timer
 from penstock.broker.shard import Shard
 from penstock.clock import wall_offset
 from penstock.errors import StoreClosed, StoreError
 from penstock.limits import HOUR, MINUTE, SECOND
+from penstock.metrics.chunks import rows_between
 from penstock.metrics.queue_rows import (
     ALL_LOOKS,
     Look,
     NoisyGroups,
     QueueMetric,
     QueueRow,
-    TimedRow,
+    Rows,
+    TimedQueueRow,
     points_of,
     short_points,
 )
@@ -87,7 +89,9 @@ class Metering(Part):
     # -- which queues ----------------------------------------------------------------------------------------
 
     def add(self, queue: LiveQueue) -> None:
-        recorder = QueueRecorder(self._memory, self._wall_offset_ms, partial(self._wake, queue))
+        recorder = QueueRecorder(
+            queue.name.account, self._memory, self._wall_offset_ms, partial(self._wake, queue)
+        )
         self._recorders[queue] = recorder
         queue.metrics.record(recorder)
 
@@ -182,7 +186,7 @@ class Metering(Part):
         if self._unwritten and shard.refuses is None and shard.ended is None:
             await self._write(minute_s, self._due_chunks(minute_s // MINUTE_S))
 
-    async def _write(self, minute_s: int, chunks: dict[LiveQueue, list[TimedRow]]) -> None:
+    async def _write(self, minute_s: int, chunks: dict[LiveQueue, list[TimedQueueRow]]) -> None:
         by_id = {queue.id: gathered for queue, gathered in chunks.items()}
         last = self._unwritten[-1]
         entries = [*self._unwritten[:-1], RecentEntry(last.minute_s, last.rows, last.same, list(by_id))]
@@ -198,12 +202,12 @@ class Metering(Part):
             self._unwritten = []
             for queue, gathered in chunks.items():
                 if (recorder := self._recorders.get(queue)) is not None:
-                    del recorder.minutes.timed[: len(gathered)]
+                    recorder.chunk_stored(gathered)
         finally:
             self._writing = None
             writing.resolve(None)
 
-    def _due_chunks(self, minute: int) -> dict[LiveQueue, list[TimedRow]]:
+    def _due_chunks(self, minute: int) -> dict[LiveQueue, list[TimedQueueRow]]:
         """Returns the rows to pack: a queue is due once an hour, in its own minute, or if it has very many rows."""
         gathered = [(queue, recorder.minutes.timed) for queue, recorder in self._recorders.items()]
         busy = sum(len(rows) > 1 for _, rows in gathered)
@@ -270,7 +274,7 @@ class Metering(Part):
         used_ms = {
             queue.id: queue.metrics.used_ms for queue in self._recorders if self._is_active(queue, now_ms)
         }
-        chunks: dict[int, list[TimedRow]] = {}
+        chunks: dict[int, list[TimedQueueRow]] = {}
         for queue, recorder in self._recorders.items():
             looks = MinuteLooks(levels_of(queue, now_ms), None, None)
             if rows := self._rows_until_now(queue, recorder, looks):
@@ -311,56 +315,61 @@ class Metering(Part):
         for queue, metric in asked:
             looks[queue].update(metric.looks)
         minutes = await self._minutes(looks, start_s, end_s)
-        seconds = self._seconds(list(minutes), start_s) if period_s < MINUTE_S else {}
+        seconds = [self._seconds(queue, start_s, end_s) if period_s < MINUTE_S else () for queue, _ in asked]
         now_s = (self._shard.clock.now_ms() + self._offset_ms) // SECOND
 
         def computed() -> Steps[list[list[Point]]]:
             found: list[list[Point]] = []
-            for queue, metric in asked:
+            for (queue, metric), short in zip(asked, seconds, strict=True):
                 rows = minutes.get(queue, [])
                 if period_s < MINUTE_S:
-                    short = seconds.get(queue, [])
                     points = yield from short_points(metric, short, rows, start_s, end_s, period_s, now_s)
                 else:
-                    by_minute = points_of(metric, rows, MINUTE_S, now_s)
+                    wanted = rows_between(rows, MINUTE_S, start_s, end_s)
+                    by_minute = points_of(metric, wanted, MINUTE_S, now_s)
                     points = yield from merged_points(by_minute, start_s, end_s, period_s)
                 found.append(points)
             return found
 
         return await self._turns.run(computed())
 
-    def _seconds(self, queues: Sequence[LiveQueue], start_s: int) -> dict[LiveQueue, list[TimedRow]]:
-        now_ms = self._shard.clock.now_ms()
-        for queue in queues:
-            queue.metrics.pass_time(now_ms)
-        return {
-            queue: self._recorders[queue].second_rows(start_s) for queue in queues if queue in self._recorders
-        }
+    def _seconds(self, queue: LiveQueue, start_s: int, end_s: int) -> Iterable[tuple[int, QueueRow]]:
+        recorder = self._recorders.get(queue)
+        # Also those before the first period: they tell that its minute was looked at.
+        return () if recorder is None else recorder.second_rows(start_s - start_s % MINUTE_S, end_s)
 
     async def _minutes(
         self, wanted: Mapping[LiveQueue, Set[Look]], start_s: int, end_s: int
-    ) -> dict[LiveQueue, list[TimedRow]]:
-        """What is stored, what was gathered, and the minute that has not ended."""
+    ) -> dict[LiveQueue, list[TimedQueueRow]]:
+        """What is stored, what was gathered, and the minute that has not ended. The store is read only for queues
+        of which not enough was gathered, and a queue is looked at only if the present is asked for."""
         await self._restored
-        looks = await self._look_at(wanted)
+        minute_s = (self._shard.clock.now_ms() + self._offset_ms) // MINUTE * MINUTE_S
+        is_past = end_s <= minute_s - MINUTE_S
+        looks = {} if is_past else await self._look_at(wanted)
         while True:
             if self._writing is not None:
                 await self._writing
             version = self._version
-            stored = await self._log.chunks([queue.id for queue in wanted], start_s, end_s, self._offset_ms)
+            ids = [
+                queue.id
+                for queue in wanted
+                if queue in self._recorders and not self._recorders[queue].has_minutes_from(start_s)
+            ]
+            stored = await self._log.chunks(ids, start_s, end_s, self._offset_ms)
             if version == self._version:
                 break  # else rows may be in what was read and still be gathered, or neither
-        found: dict[LiveQueue, list[TimedRow]] = {}
+        found: dict[LiveQueue, list[TimedQueueRow]] = {}
         for queue in wanted:
             if (recorder := self._recorders.get(queue)) is not None:
-                rows = stored[queue.id]
-                rows.extend(self._rows_until_now(queue, recorder, looks[queue]))
+                rows = stored.get(queue.id) or Rows(MINUTE_S)
+                rows.extend(self._rows_until_now(queue, recorder, looks.get(queue, NO_LOOKS)))
                 found[queue] = rows.timed
         return found
 
     def _rows_until_now(
         self, queue: LiveQueue, recorder: QueueRecorder, looks: MinuteLooks
-    ) -> list[TimedRow]:
+    ) -> list[TimedQueueRow]:
         metrics, now_ms = queue.metrics, self._shard.clock.now_ms()
         metrics.pass_time(now_ms)
         if not self._is_active(queue, now_ms):

@@ -18,9 +18,10 @@ from typing import NamedTuple
 import msgspec
 
 from penstock.broker.shard import Shard
-from penstock.limits import DAY, HOUR, MINUTE, SECOND
-from penstock.metrics.queue_rows import QueueRow, Rows, TimedRow, pack_rows, unpack_rows
-from penstock.metrics.series import HOUR_S, MINUTE_S
+from penstock.limits import HOUR, MINUTE, SECOND
+from penstock.metrics.chunks import decompressed
+from penstock.metrics.queue_rows import QUEUE_CHUNKS, QueueRow, Rows, TimedQueueRow
+from penstock.metrics.series import HOUR_S, MINUTE_S, kept_s
 from penstock.store.changes import LogRow, RecordKind
 from penstock.store.moving import left_out
 from penstock.store.port import LAST, Store
@@ -30,10 +31,11 @@ log = logging.getLogger("penstock.broker")
 METRICS_LOG = "metrics"
 _RECENT = "recent"
 _RECENT_KEPT_MS = HOUR + 10 * MINUTE  # longer than rows are gathered before they are stored in a chunk
-_KEPT_MS = 15 * DAY
+_KEPT_MS = kept_s(MINUTE_S) * SECOND
 _BLOCK_MS = 4 * HOUR
 _ROW_BYTES = 60  # of a row of a log, around its data
 _ENTRIES_PER_READ = 100
+_CHUNKS_MORE = 3  # than hours are read at a time
 _ENTRY_BYTES_MAX = 256 * 1024 * 1024  # unpacked
 
 
@@ -91,12 +93,12 @@ class MetricLog:
 
     # -- in the open commit ----------------------------------------------------------------------------------
 
-    def write(self, entries: list[RecentEntry], chunks: Mapping[int, list[TimedRow]]) -> None:
+    def write(self, entries: list[RecentEntry], chunks: Mapping[int, list[TimedQueueRow]]) -> None:
         """``chunks``: all gathered rows of some queues, by id. Done when the open commit is durable."""
         changes, now_ms = self._shard.changes, self._shard.clock.now_ms()
         state = self._state.get(_STATE) or MetricsState()
         position = max(state.position + 1, now_ms)
-        packed = {id: pack_rows(rows) for id, rows in chunks.items()}
+        packed = {id: QUEUE_CHUNKS.pack(rows) for id, rows in chunks.items()}
         size = sum(len(data) + _ROW_BYTES for data in packed.values())
         stored, gone_to = self._with_room(state, position, size)
         if stored is not None:
@@ -153,6 +155,8 @@ class MetricLog:
         """The stored rows of queues from a time to another, and some around it. ``offset_ms``: of the wall clock."""
         # A chunk is stored after its last row. An hour more, because the wall clock may have been set since.
         after_ms = start_s * SECOND - offset_ms - HOUR - abs(offset_ms)
+        if not queues:
+            return {}
         store = self._shard.store
         return await self._shard.read(partial(_read_chunks, store, queues, after_ms, start_s - HOUR_S, end_s))
 
@@ -165,30 +169,30 @@ def read_gathered(store: Store) -> Gathered:
     while page := store.log(METRICS_LOG, _RECENT, found.position, _ENTRIES_PER_READ):
         for row in page:
             try:
-                found.add(_decode(zlib.decompressobj().decompress(row.data, _ENTRY_BYTES_MAX)))
-            except (ValueError, zlib.error) as error:
+                found.add(_decode(decompressed(row.data, _ENTRY_BYTES_MAX)))
+            except ValueError as error:
                 log.warning("a minute of metrics cannot be read and is left out: %s", error)
         found = found._replace(position=page[-1].position)
     return found
 
 
-def read_log(store: Store, queue: int, after: int) -> Iterator[LogRow]:
+def read_log(
+    store: Store, queue: int, after: int, chunks_per_read: int = _ENTRIES_PER_READ
+) -> Iterator[LogRow]:
     """The stored chunks of a queue beyond a position."""
-    while page := store.log(METRICS_LOG, str(queue), after, _ENTRIES_PER_READ):
+    while page := store.log(METRICS_LOG, str(queue), after, chunks_per_read):
         yield from page
         after = page[-1].position
 
 
 def _read_chunks(store: Store, queues: list[int], after_ms: int, start_s: int, end_s: int) -> dict[int, Rows]:
     found: dict[int, Rows] = {}
+    # Most chunks have the rows of an hour.
+    chunks_per_read = min(_ENTRIES_PER_READ, (end_s - start_s) // HOUR_S + _CHUNKS_MORE)
     for id in queues:
         rows = found[id] = Rows(MINUTE_S)
-        for stored in read_log(store, id, after_ms):
-            try:
-                chunk = unpack_rows(stored.data)
-            except ValueError as error:
-                log.warning("some hours of metrics cannot be read and are left out: %s", error)
-                continue
+        for stored in read_log(store, id, after_ms, chunks_per_read):
+            chunk = QUEUE_CHUNKS.readable(stored.data)
             rows.extend([row for row in chunk if row.at_s + row.times * MINUTE_S > start_s])
             if chunk and chunk[0].at_s > end_s + HOUR_S:
                 break  # an hour more, because the wall clock may have been set

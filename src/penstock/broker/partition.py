@@ -90,7 +90,7 @@ class Partition:
             SendDigests(shared.dedup_key or shard.secret), former, pause,
         )  # fmt: skip
         receipts = ReceiptSigner(shard.secret, shard.index, former.read if migrated else None)
-        self.figures = FigureReader(shard)
+        self.figures = FigureReader(shard, shared.turns)
         keeps_metrics = shard.limits.metrics_bytes_max > 0
         self.metering = (
             Metering(shard, self.figures, shared.seconds, shared.shards, shared.turns)

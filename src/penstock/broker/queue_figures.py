@@ -20,9 +20,10 @@ from penstock.metrics.queue_rows import Look
 from penstock.names import QueueName
 from penstock.queues.fairness import NoisyTenants
 from penstock.queues.fifo import FifoQueue
-from penstock.queues.messages import Counts, sequence_of
+from penstock.queues.messages import Counts, Entry, sequence_of
 from penstock.store.changes import EntryRow
 from penstock.store.port import Selection, Store
+from penstock.turns import Turns
 
 if TYPE_CHECKING:
     from penstock.broker.live_queue import LiveQueue
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 _PAGE_ROWS = 100
 _QUEUES_PER_TURN = 200
+_WALKED_MAX = 200
 _NOTES_KEY = "numbers"
 _NOTES_STORED_MS = 10 * MINUTE
 
@@ -98,8 +100,9 @@ class QueueFigures(NamedTuple):
 class FigureReader:
     """Looks at the queues of one shard."""
 
-    def __init__(self, shard: Shard) -> None:
+    def __init__(self, shard: Shard, turns: Turns) -> None:
         self._shard = shard
+        self._turns = turns
         self._notes = shard.table(NUMBER_NOTES)
         self._numbers = NumberTimes(self._notes.get(_NOTES_KEY))
         self._notes_stored_ms = 0
@@ -123,7 +126,7 @@ class FigureReader:
         for queue, looks in wanted.items():
             levels = await self._exact_levels(queue) if "levels" in looks else None
             now_ms = self._shard.clock.now_ms()
-            noisy = noisy_tenants(queue, now_ms) if "noisy" in looks else None
+            noisy = await self._noisy_tenants(queue, now_ms) if "noisy" in looks else None
             found[queue] = QueueFigures(queue, now_ms, levels, oldest_ms.get(queue), noisy)
         return found
 
@@ -136,6 +139,13 @@ class FigureReader:
                 return None  # it is deleted, or the store cannot be read
         return levels
 
+    async def _noisy_tenants(self, queue: LiveQueue, now_ms: int) -> NoisyTenants | None:
+        rules = queue.rules
+        groups = None if isinstance(rules, FifoQueue) else rules.noisy_groups(now_ms)
+        if isinstance(rules, FifoQueue) or groups is None:
+            return None
+        return await self._turns.run(rules.noisy_tenants(now_ms)) if groups else NoisyTenants()
+
     # -- the age of the oldest message -----------------------------------------------------------------------
 
     async def oldest(self, queues: Sequence[LiveQueue]) -> dict[LiveQueue, int]:
@@ -143,7 +153,13 @@ class FigureReader:
 
         SQS: a message that is set aside does not count, and a dead letter came when it was moved."""
         found: dict[LiveQueue, int] = {}
-        rows_max, unknown = 1, [each for each in queues if not each.memory.loaded or each.rules.backlog.total]
+        unknown: list[LiveQueue] = []
+        for queue in queues:
+            if not _is_walked(queue):
+                unknown.append(queue)
+            elif (came_ms := self._oldest_in_memory(queue)) is not None:
+                found[queue] = came_ms
+        rows_max = 1
         while unknown and rows_max <= _PAGE_ROWS:
             now_ms = self._shard.clock.now_ms()
             which = [_kept(queue, now_ms) for queue in unknown]
@@ -164,14 +180,30 @@ class FigureReader:
             entry = rules.backlog.index.get(row.seq)
             if loaded and entry is None and rules.backlog.knows(row.seq):
                 continue  # it is gone, which the store did not know yet
-            if rules.is_set_aside(row if entry is None else entry):
-                continue
-            if row.source is None or queue.settings.fifo:
-                return row.enqueued_ms
-            # SQS: a dead letter is as old as its time in the dead-letter queue.
-            given_ms = self._numbers.given_ms(sequence_of(row.position), self._shard.clock.now_ms())
-            return max(row.enqueued_ms, given_ms)
+            if not rules.is_set_aside(row if entry is None else entry):
+                return self._arrived_ms(queue, row)
         return None
+
+    def _oldest_in_memory(self, queue: LiveQueue) -> int | None:
+        """As :meth:`_came_ms`, of a queue whose messages are all in memory."""
+        rules = queue.rules
+        expired_ms = rules.backlog.expiry_cutoff_ms(self._shard.clock.now_ms())
+        oldest: Entry | None = None
+        for entry in rules.backlog.index.values():
+            if (
+                (oldest is None or entry.position < oldest.position)
+                and entry.enqueued_ms > expired_ms
+                and not rules.is_set_aside(entry)
+            ):
+                oldest = entry
+        return None if oldest is None else self._arrived_ms(queue, oldest)
+
+    def _arrived_ms(self, queue: LiveQueue, message: Entry | EntryRow) -> int:
+        if message.source is None or queue.settings.fifo:
+            return message.enqueued_ms
+        # SQS: a dead letter is as old as its time in the dead-letter queue.
+        given_ms = self._numbers.given_ms(sequence_of(message.position), self._shard.clock.now_ms())
+        return max(message.enqueued_ms, given_ms)
 
 
 async def all_figures(partition: Partition) -> AsyncGenerator[list[QueueFigures], None]:
@@ -189,11 +221,6 @@ async def all_figures(partition: Partition) -> AsyncGenerator[list[QueueFigures]
             if not queue.deleted
         ]
         await shard.turn()
-
-
-def noisy_tenants(queue: LiveQueue, now_ms: int) -> NoisyTenants | None:
-    rules = queue.rules
-    return None if isinstance(rules, FifoQueue) else rules.noisy_tenants(now_ms)
 
 
 def levels_of(queue: LiveQueue, now_ms: int) -> Levels | None:
@@ -215,6 +242,12 @@ def _counted_levels(queue: LiveQueue, counts: Counts) -> Levels:
     rules = queue.rules
     groups = rules.groups_in_flight if isinstance(rules, FifoQueue) else None
     return Levels(counts.visible, counts.in_flight, counts.delayed, groups)
+
+
+def _is_walked(queue: LiveQueue) -> bool:
+    """Whether all messages of a queue are in memory, and so few that walking over them is faster than a read."""
+    backlog = queue.rules.backlog
+    return queue.memory.loaded and len(backlog.index) == backlog.total <= _WALKED_MAX
 
 
 def _kept(queue: LiveQueue, now_ms: int) -> Selection:

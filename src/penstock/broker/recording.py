@@ -6,29 +6,29 @@ and so on) from :mod:`penstock.broker.metering`.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import NamedTuple
 
 from penstock.broker.queue_figures import Levels
 from penstock.broker.queue_metrics import Totals
 from penstock.limits import SECOND
 from penstock.metrics.buckets import Sketch, sketch_key
+from penstock.metrics.budget import MetricBudget
+from penstock.metrics.chunks import ChunkedRows
 from penstock.metrics.queue_rows import (
+    QUEUE_CHUNKS,
     Gauge,
     NoisyGroups,
     QueueRow,
     Rows,
-    TimedRow,
+    TimedQueueRow,
     extended,
-    pack_rows,
-    unpack_rows,
 )
-from penstock.metrics.series import HOUR_S, MINUTE_S, SECOND_S
+from penstock.metrics.series import MINUTE_S, SECOND_S, kept_s
 
-_SECONDS_KEPT_S = 3 * HOUR_S
-_ROWS_PER_CHUNK = 60
-_CHUNK_BYTES = 150  # of objects around the packed bytes
+_SECONDS_KEPT_S = kept_s(SECOND_S)
+_SECONDS_PER_CHUNK = 60
 _ENDED_MAX = 60
 
 
@@ -43,31 +43,45 @@ class MinuteLooks(NamedTuple):
 NO_LOOKS = MinuteLooks(None, None, None)
 
 
-class SecondsChunk(NamedTuple):
-    end_s: int
-    packed: bytes
-
-
 class SecondsMemory:
-    """Bounds the bytes that packed seconds of all queues take: the oldest chunks go first."""
+    """Bounds the bytes that packed seconds of all queues take: the oldest chunks of the account that has the most go
+    first."""
 
     def __init__(self, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
-        self.used = 0
-        self._order: deque[deque[SecondsChunk]] = deque()  # whose first chunk is the next to go
+        self._budget = MetricBudget(bytes_max)
+        # The packed chunks of each account, those that were packed first at the beginning.
+        self._packed: dict[str, dict[tuple[ChunkedRows[QueueRow], int], None]] = {}
 
-    def add(self, chunks: deque[SecondsChunk], chunk: SecondsChunk) -> None:
-        """To the chunks of a queue."""
-        chunks.append(chunk)
-        self._order.append(chunks)
-        self.used += len(chunk.packed) + _CHUNK_BYTES
-        while self.used > self._bytes_max and self._order:
-            self.drop_first(self._order.popleft())
+    def add(self, account: str, seconds: ChunkedRows[QueueRow], at_s: int, row: QueueRow) -> None:
+        """Adds a row to the seconds of a queue."""
+        before, bytes_before = seconds.open_number, seconds.packed_bytes
+        number = seconds.add(at_s, row)
+        if number == before:
+            return
+        packed = self._packed.setdefault(account, {})
+        packed.pop((seconds, number), None)
+        if before >= 0:
+            packed[seconds, before] = None
+        for old in seconds.trim(at_s - _SECONDS_KEPT_S):
+            packed.pop((seconds, old), None)
+        self._budget.add(account, seconds.packed_bytes - bytes_before)
+        while self._budget.is_spent:
+            largest = self._budget.largest
+            self._drop(largest, *next(iter(self._packed[largest])))
 
-    def drop_first(self, chunks: deque[SecondsChunk]) -> None:
-        """If a queue has dropped chunks by itself, its places in the order find younger ones, or none."""
-        if chunks:
-            self.used -= len(chunks.popleft().packed) + _CHUNK_BYTES
+    def forget(self, account: str, seconds: ChunkedRows[QueueRow]) -> None:
+        """The queue is gone."""
+        for number in seconds.numbers() - {seconds.open_number}:
+            self._drop(account, seconds, number)
+
+    def _drop(self, account: str, seconds: ChunkedRows[QueueRow], number: int) -> None:
+        bytes_before = seconds.packed_bytes
+        seconds.drop(number)
+        self._budget.add(account, seconds.packed_bytes - bytes_before)
+        packed = self._packed[account]
+        del packed[seconds, number]
+        if not packed:
+            del self._packed[account]
 
 
 class _Level:
@@ -149,18 +163,24 @@ class _SizesOfMinute:
 
 
 class QueueRecorder:
-    """``memory``: of the seconds of all queues. ``wall_offset_ms``: what is added to a time of the broker's clock to
-    get that of the wall clock. ``on_used`` is called when a queue is used that is not ``awake``."""
+    """``account``: of the queue. ``memory``: of the seconds of all queues. ``wall_offset_ms``: what is added to a
+    time of the broker's clock to get that of the wall clock. ``on_used`` is called when a queue is used that is not
+    ``awake``."""
 
     __slots__ = (
-        "_chunks", "_ended_minutes", "_levels", "_looked", "_memory", "_minute_base", "_minute_s", "_on_used",
-        "_second_base", "_second_s", "_seconds", "_sizes", "_unlooked", "_wall_offset_ms", "awake",
+        "_account", "_ended_minutes", "_levels", "_looked", "_memory", "_minute_base", "_minute_s", "_on_used",
+        "_second_base", "_second_s", "_seconds", "_sizes", "_stored_to_s", "_unlooked", "_wall_offset_ms", "awake",
         "minutes",
     )  # fmt: skip
 
     def __init__(
-        self, memory: SecondsMemory, wall_offset_ms: Callable[[], int], on_used: Callable[[], None]
+        self,
+        account: str,
+        memory: SecondsMemory,
+        wall_offset_ms: Callable[[], int],
+        on_used: Callable[[], None],
     ) -> None:
+        self._account = account
         self._memory = memory
         self._wall_offset_ms = wall_offset_ms
         self._on_used = on_used
@@ -169,13 +189,13 @@ class QueueRecorder:
         self._second_base = self._minute_base = Totals()  # before it
         self._sizes = _SizesOfMinute()
         self._unlooked: tuple[int, QueueRow] | None = None  # a second that was counted and is to be looked at
-        self._seconds = Rows(SECOND_S)
-        self._chunks: deque[SecondsChunk] = deque()  # seconds before those
+        self._seconds = ChunkedRows(QUEUE_CHUNKS, SECOND_S, _SECONDS_PER_CHUNK)
         self._ended_minutes: list[tuple[int, QueueRow]] = []  # counted and to be looked at
         self._looked: Levels | None = None  # last
         self._levels: _LevelsOfMinute | None = None  # if this minute is looked at every second
         self.minutes = Rows(MINUTE_S)
         """Those that are not in a stored chunk."""
+        self._stored_to_s = 0  # where the rows end that this process has stored in chunks
 
     # -- counts ----------------------------------------------------------------------------------------------
 
@@ -231,13 +251,7 @@ class QueueRecorder:
             self._unlooked = None
 
     def _put_second(self, at_s: int, row: QueueRow) -> None:
-        seconds = self._seconds
-        seconds.add(at_s, row)
-        if len(seconds.timed) > _ROWS_PER_CHUNK:
-            self._memory.add(self._chunks, SecondsChunk(at_s, pack_rows(seconds.timed[:-1])))
-            del seconds.timed[:-1]
-            while self._chunks and self._chunks[0].end_s <= at_s - _SECONDS_KEPT_S:
-                self._memory.drop_first(self._chunks)
+        self._memory.add(self._account, self._seconds, at_s, row)
 
     def end_minute(self, minute_s: int, looks: MinuteLooks) -> list[tuple[int, QueueRow]]:
         """The rows of this minute, which has ended, and of minutes before it that were not taken yet."""
@@ -255,19 +269,28 @@ class QueueRecorder:
 
     # -- reading ---------------------------------------------------------------------------------------------
 
-    def second_rows(self, start_s: int) -> list[TimedRow]:
-        """Those from a time on and some before it, with the last one that has ended."""
-        chunks = [chunk.packed for chunk in self._chunks if chunk.end_s >= start_s]
-        rows = [row for packed in chunks for row in unpack_rows(packed)] + self._seconds.timed
-        if self._unlooked is not None:
-            rows.append(TimedRow(self._unlooked[0], 1, self._unlooked[1]))
-        return rows
+    def second_rows(self, start_s: int, end_s: int) -> Iterator[tuple[int, QueueRow]]:
+        """Those of [start, end), with the last one that has ended."""
+        unlooked = [] if self._unlooked is None else [self._unlooked]
+        return chain(self._seconds.taken(start_s, end_s), unlooked)
 
-    def gathered_rows(self) -> list[TimedRow]:
+    def has_minutes_from(self, start_s: int) -> bool:
+        """Whether no stored chunk has minutes from this time on. A minute may be in a chunk and here, in parts."""
+        minutes = self.minutes.timed
+        return bool(minutes) and max(minutes[0].at_s + MINUTE_S, self._stored_to_s) <= start_s
+
+    def chunk_stored(self, rows: list[TimedQueueRow]) -> None:
+        """The first minutes are stored in a chunk."""
+        del self.minutes.timed[: len(rows)]
+        self._stored_to_s = max(self._stored_to_s, *(row.at_s + row.times * MINUTE_S for row in rows))
+
+    def gathered_rows(self) -> list[TimedQueueRow]:
         """Minutes that are not in a stored chunk."""
         return self._gathered().timed
 
-    def rows_until_now(self, totals: Totals, sizes: dict[int, int], looks: MinuteLooks) -> list[TimedRow]:
+    def rows_until_now(
+        self, totals: Totals, sizes: dict[int, int], looks: MinuteLooks
+    ) -> list[TimedQueueRow]:
         """Includes the minute that has not ended. ``sizes`` counts the messages sent in this second."""
         rows = self._gathered()
         gauges: list[Gauge | None] = list(looks.levels or ())
@@ -289,8 +312,7 @@ class QueueRecorder:
 
     def forget(self) -> None:
         """The queue is gone."""
-        while self._chunks:
-            self._memory.drop_first(self._chunks)
+        self._memory.forget(self._account, self._seconds)
 
 
 def _counted(before: Totals, now: Totals, low: int, high: int, sizes: Sketch | None = None) -> QueueRow:

@@ -6,13 +6,13 @@ the one before, as those of a queue that is not used, cost nothing: they are cou
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
 
 from penstock.metrics.buckets import Bucket, Sketch, sketch_key
+from penstock.metrics.chunks import ChunkForm, TimedRow, decompressed
 from penstock.metrics.series import MINUTE_S, SECOND_S, Point, merged_points
 from penstock.turns import Steps
 
@@ -101,12 +101,7 @@ def _parts(gauge: Gauge) -> tuple[int, int, float]:
     return (gauge, gauge, gauge) if isinstance(gauge, int) else gauge
 
 
-class TimedRow(NamedTuple):
-    """A row that holds for ``times`` buckets, one after the other."""
-
-    at_s: int
-    times: int
-    row: QueueRow
+TimedQueueRow = TimedRow[QueueRow]
 
 
 class Rows:
@@ -116,7 +111,7 @@ class Rows:
 
     def __init__(self, bucket_s: int) -> None:
         self.bucket_s = bucket_s
-        self.timed: list[TimedRow] = []
+        self.timed: list[TimedQueueRow] = []
 
     @property
     def end_s(self) -> int:
@@ -141,7 +136,7 @@ class Rows:
         self.timed.append(TimedRow(at_s, 1, row))
         return True
 
-    def extend(self, timed: list[TimedRow]) -> None:
+    def extend(self, timed: list[TimedQueueRow]) -> None:
         """Later rows, of which the first may be of the bucket of the last one here."""
         if not timed:
             return
@@ -152,22 +147,28 @@ class Rows:
         self.timed += others
 
 
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(list[tuple[int, int, QueueRow]]).decode
-_CHUNK_BYTES_MAX = 4 * 1024 * 1024  # unpacked
+_decode_former = msgspec.msgpack.Decoder(list[tuple[int, int, QueueRow]]).decode
 
 
-def pack_rows(timed: Iterable[TimedRow]) -> bytes:
-    return zlib.compress(_encode(list(timed)), 6)
+class QueueChunks(ChunkForm[QueueRow]):
+    def merged(self, present: QueueRow, later: QueueRow) -> QueueRow:
+        return present.merged(later)
+
+    def copied(self, row: QueueRow) -> QueueRow:
+        return row
+
+    def to_stored(self, row: QueueRow) -> QueueRow:
+        return row
+
+    def from_stored(self, stored: QueueRow) -> QueueRow:
+        return stored
+
+    def read_former(self, packed: bytes) -> list[TimedQueueRow]:
+        """Each row has its whole time."""
+        return [TimedRow(*timed) for timed in _decode_former(decompressed(packed))]
 
 
-def unpack_rows(packed: bytes) -> list[TimedRow]:
-    """Raises ValueError if it is damaged."""
-    try:
-        data = zlib.decompressobj().decompress(packed, _CHUNK_BYTES_MAX)
-    except zlib.error as error:
-        raise ValueError(f"damaged metrics: {error}") from None
-    return [TimedRow(*timed) for timed in _decode(data)]
+QUEUE_CHUNKS = QueueChunks(QueueRow)
 
 
 # -- metrics -------------------------------------------------------------------------------------------------
@@ -280,19 +281,20 @@ PUBLISHED_METRICS = {metric.published_as: metric for metric in _METRICS if metri
 """By their names in CloudWatch."""
 
 
-def points_of(metric: QueueMetric, timed: Iterable[TimedRow], bucket_s: int, until_s: int) -> Iterator[Point]:
+def points_of(
+    metric: QueueMetric, rows: Iterable[tuple[int, QueueRow]], bucket_s: int, until_s: int
+) -> Iterator[Point]:
     """The buckets of one metric. ``until_s``: the present time, at which the last bucket may not have ended."""
-    for at_s, times, row in timed:
-        for begin_s in range(at_s, at_s + times * bucket_s, bucket_s):
-            bucket = metric.of(row, min(begin_s + bucket_s, until_s))
-            if bucket is not None:
-                yield begin_s, bucket
+    for begin_s, row in rows:
+        bucket = metric.of(row, min(begin_s + bucket_s, until_s))
+        if bucket is not None:
+            yield begin_s, bucket
 
 
 def short_points(
     metric: QueueMetric,
-    seconds: Iterable[TimedRow],
-    minutes: Sequence[TimedRow],
+    seconds: Iterable[tuple[int, QueueRow]],
+    minutes: Sequence[TimedQueueRow],
     start_s: int,
     end_s: int,
     period_s: int,

@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left, bisect_right, insort
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -25,6 +24,7 @@ from penstock.broker.shard import RecordTable, Shard
 from penstock.errors import QuotaReached, StoreError
 from penstock.limits import MINUTE, SECOND
 from penstock.metrics.buckets import Bucket
+from penstock.metrics.budget import MetricBudget
 from penstock.metrics.series import CHUNK_BUCKETS, ChunkId, MetricKey, Series
 from penstock.names import Home, Space
 from penstock.promise import Promise, run_detached
@@ -34,6 +34,8 @@ from penstock.turns import Steps, Turns, finished
 
 log = logging.getLogger("penstock.monitoring")
 
+T = TypeVar("T")
+
 _STORE_EVERY_MS = 10 * MINUTE
 _SENT_BYTES_MAX = 8 * 1024 * 1024  # of records of what was sent: then chunks are stored at once
 _DATUM_BYTES, _VALUE_BYTES = (
@@ -41,7 +43,7 @@ _DATUM_BYTES, _VALUE_BYTES = (
     320,
 )  # what a datum may add to its four levels at most, and each of its values
 _METRIC_BYTES = 1000
-_METRICS_PER_TURN = 100
+_METRICS_PER_TURN = 25
 _RELIEF_PAUSE_MS = 10 * SECOND
 
 
@@ -78,37 +80,47 @@ class MetricRecord(msgspec.Struct, frozen=True):
 
 
 SENT_DATA = RecordKind("metric-data", SentData, by_home)
-METRICS = RecordKind("metric", MetricRecord, by_home)
-CHUNKS = RecordKind("metric-chunk", bytes, by_home)
+METRICS = RecordKind("metric-2", MetricRecord, by_home)
+CHUNKS = RecordKind("metric-chunk-2", bytes, by_home)
+FORMER_METRICS = RecordKind("metric", MetricRecord, by_home)
+FORMER_CHUNKS = RecordKind("metric-chunk", bytes, by_home)
+
+
+class RenewedTable(Generic[T]):
+    """Records of a kind whose form has changed, and which has another name since then: an earlier release, such as a
+    node that is not upgraded yet, does not see what it cannot read. What it stores is read, and gets the new name
+    when it is stored again."""
+
+    def __init__(self, shard: Shard, kind: RecordKind[T], former: RecordKind[T]) -> None:
+        self._renewed = shard.table(kind)
+        self._former = shard.table(former)
+
+    def __iter__(self) -> Iterator[tuple[str, T]]:
+        """Both may have a record of the same key."""
+        yield from self._renewed
+        yield from self._former
+
+    def __len__(self) -> int:
+        return len(self._renewed) + len(self._former)
+
+    def is_renewed(self, key: str) -> bool:
+        return self._renewed.get(key) is not None
+
+    def put(self, key: str, record: T) -> None:
+        self._renewed.put(key, record)
+        if self._former.get(key) is not None:
+            self._former.remove(key)
+
+    def remove(self, key: str) -> None:
+        """If there is one."""
+        for table in (self._renewed, self._former):
+            if table.get(key) is not None:
+                table.remove(key)
 
 
 def metrics_home(space: Space, namespace: str) -> Home:
     """All metrics of a namespace live in one shard, so that what a request sends is one commit."""
     return Home.of("metrics", space.account, space.region, namespace)
-
-
-class MetricBudget:
-    """Bytes of all series of a process, and of each account."""
-
-    def __init__(self, bytes_max: int) -> None:
-        self.bytes_max = bytes_max
-        self.used = 0
-        self._by_account: Counter[str] = Counter()
-
-    def add(self, account: str, count: int) -> None:
-        """``count`` may be negative."""
-        self.used += count
-        self._by_account[account] += count
-        if self._by_account[account] <= 0:
-            del self._by_account[account]
-
-    @property
-    def is_spent(self) -> bool:
-        return self.used > self.bytes_max
-
-    def is_above_share(self, account: str) -> bool:
-        """Whether it uses more than it could if all accounts used the same."""
-        return self._by_account[account] > self.bytes_max // max(1, len(self._by_account))
 
 
 class CustomMetric:
@@ -155,8 +167,8 @@ class CustomMetrics:
         self._sent: RecordTable[SentData] = shard.table(SENT_DATA, self._undone)
         self._joined: set[str] = set()  # records of what was sent that is part of the series
         self._sent_bytes = 0
-        self._records: RecordTable[MetricRecord] = shard.table(METRICS)
-        self._chunks: RecordTable[bytes] = shard.table(CHUNKS)
+        self._records = RenewedTable(shard, METRICS, FORMER_METRICS)
+        self._chunks = RenewedTable(shard, CHUNKS, FORMER_CHUNKS)
         self._old: list[str] = []  # chunks that are to be removed from the store
         self._storing: Promise[None] | None = None
         self._joining: Promise[None] | None = None  # of one request at a time
@@ -318,7 +330,7 @@ class CustomMetrics:
         if self._stopped:
             return
         for metric, series, _ in changed:
-            if self._records.get(metric.record_key) is None:
+            if not self._records.is_renewed(metric.record_key):
                 self._records.put(metric.record_key, MetricRecord(metric.space, metric.key))
             series.changed.clear()
         for key, data in packed.items():
@@ -348,15 +360,13 @@ class CustomMetrics:
 
     def _forget(self, chunk_keys: Sequence[str], empty: Iterable[CustomMetric]) -> None:
         for key in chunk_keys:
-            if self._chunks.get(key) is not None:
-                self._chunks.remove(key)
+            self._chunks.remove(key)
         for metric in empty:
             self._remove(metric)
 
     def _remove(self, metric: CustomMetric) -> None:
         self._budget.add(metric.space.account, -metric.cost)
-        if self._records.get(metric.record_key) is not None:
-            self._records.remove(metric.record_key)
+        self._records.remove(metric.record_key)
         del self._by_space[metric.space][metric.key]
         if metric.space in self._sorted:
             keys = self._sorted[metric.space]

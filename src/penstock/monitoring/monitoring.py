@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING, Any
 from penstock.broker.internal_queues import JobQueues
 from penstock.broker.parts import Part
 from penstock.broker.shard import Shard
+from penstock.metrics.budget import MetricBudget
 from penstock.monitoring.actions import AlarmActions, AlarmTexts, PostWebhook
 from penstock.monitoring.alarm_history import AlarmHistory
 from penstock.monitoring.alarm_records import ALARMS, HISTORY, PENDING, alarms_home
 from penstock.monitoring.alarm_table import AlarmTable
 from penstock.monitoring.custom_metrics import (
     CHUNKS,
+    FORMER_CHUNKS,
+    FORMER_METRICS,
     METRICS,
     SENT_DATA,
     CustomMetrics,
-    MetricBudget,
     metrics_home,
 )
 from penstock.monitoring.dashboards import DASHBOARDS, Dashboards, dashboards_home
@@ -42,7 +44,9 @@ if TYPE_CHECKING:
     from penstock.broker.partition import Partition
 
 
-KINDS = (ALARMS, HISTORY, PENDING, SENT_DATA, METRICS, CHUNKS, DASHBOARDS)
+KINDS = (
+    ALARMS, HISTORY, PENDING, SENT_DATA, METRICS, CHUNKS, FORMER_METRICS, FORMER_CHUNKS, DASHBOARDS,
+)  # fmt: skip
 """All kinds of records. Their keys say where they live (:meth:`penstock.names.Home.of_key`)."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from heapq import heappop
 from typing import Any
 
@@ -22,6 +23,9 @@ from penstock.queues.queue import Queue, Tools
 from penstock.queues.receipts import Receipt
 from penstock.queues.settings import QueueRecord
 from penstock.store.changes import POSITION_GAP, Changes, EntryRow
+from penstock.turns import Steps, in_pieces
+
+_ENTRIES_PER_STEP = 2000
 
 
 class StandardQueue(Queue):
@@ -213,26 +217,38 @@ class StandardQueue(Queue):
         """How many tenants are noisy; None if no message has a group."""
         return len(self._fairness.noisy(now_ms)) if self.has_tenants else None
 
-    def noisy_tenants(self, now_ms: int) -> NoisyTenants | None:
-        """None if no message has a group. What only the store has of delayed messages does not count."""
-        backlog = self.backlog
-        if not self.has_tenants:
-            return None
-        noisy = self._fairness.noisy(now_ms)
-        if not noisy:
-            return NoisyTenants()
+    def noisy_tenants(self, now_ms: int) -> Steps[NoisyTenants]:
+        """What noisy tenants have at this moment, although the walk over the messages may pause. What only the store
+        has of delayed messages does not count."""
+        index, noisy = self.backlog.index, dict(self._fairness.noisy(now_ms))
+        ready = sum(tenant.ready for tenant in noisy.values())
+        in_flight = sum(tenant.in_flight for tenant in noisy.values())
+        stored = sum(tenant.stored for tenant in noisy.values())
+        counted = NoisyTenants(len(noisy), ready + stored, in_flight)
+        # The walk ends with the last of the messages that are quiet or delayed.
+        wanted = len(index) - ready - in_flight
+        return self._with_others(counted, noisy, list(index.values()) if wanted else [], wanted)
+
+    def _with_others(
+        self, counted: NoisyTenants, noisy: Container[str | None], entries: list[Entry], wanted: int
+    ) -> Steps[NoisyTenants]:
         delayed, quiet_oldest_ms = 0, NEVER
-        for entry in backlog.index.values():
-            if entry.group in noisy:
-                delayed += entry.state is State.DELAYED
-            elif not self.is_set_aside(entry) and entry.enqueued_ms < quiet_oldest_ms:
-                quiet_oldest_ms = entry.enqueued_ms
-        return NoisyTenants(
-            len(noisy),
-            sum(tenant.ready + tenant.stored for tenant in noisy.values()),
-            sum(tenant.in_flight for tenant in noisy.values()),
-            delayed,
-            None if quiet_oldest_ms == NEVER else quiet_oldest_ms,
+        for piece in in_pieces(entries, _ENTRIES_PER_STEP):
+            for entry in piece:
+                if entry.group not in noisy:
+                    wanted -= 1
+                    if entry.enqueued_ms < quiet_oldest_ms and not self.is_set_aside(entry):
+                        quiet_oldest_ms = entry.enqueued_ms
+                elif entry.state is State.DELAYED:
+                    wanted -= 1
+                    delayed += 1
+                if not wanted:
+                    break
+            if not wanted:
+                break
+            yield
+        return counted._replace(
+            delayed=delayed, quiet_oldest_ms=None if quiet_oldest_ms == NEVER else quiet_oldest_ms
         )
 
     def counts_lag(self, now_ms: int) -> bool:

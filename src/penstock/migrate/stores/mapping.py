@@ -21,7 +21,7 @@ from penstock.broker.inbox import INBOXES
 from penstock.broker.metric_log import METRICS_LOG, Gathered, read_gathered, read_log
 from penstock.broker.outbox import LOG_KIND, OUTBOX, decode_departure
 from penstock.errors import StoreRefused
-from penstock.metrics.queue_rows import pack_rows
+from penstock.metrics.queue_rows import QUEUE_CHUNKS
 from penstock.migrate.stores.opened import OpenShard
 from penstock.names import Home, QueueName, shard_of
 from penstock.queues.former_shards import FORMER_SHARDS, FormerShard
@@ -169,7 +169,9 @@ class ShardMapping:
         gathered = self._gathered[source]
         rows = gathered.rows.get(queue)
         if rows is not None and gathered.position >= after:
-            yield LogRow(METRICS_LOG, str(moved.record.id), gathered.position + 1, pack_rows(rows.timed))
+            yield LogRow(
+                METRICS_LOG, str(moved.record.id), gathered.position + 1, QUEUE_CHUNKS.pack(rows.timed)
+            )
 
     # -- records ---------------------------------------------------------------------------------------------
 

@@ -1,0 +1,271 @@
+"""How values over time are kept, whatever they are about: rows by time, packed into chunks.
+
+A row is what is known of a second, a minute and so on. A few rows are objects, and all others are packed bytes, in
+memory as in the store. Rows that are like the one before cost nothing: they are counted. A reader unpacks only the
+chunks of the time that was asked for.
+
+A chunk begins with a byte that tells the version of its form. What earlier releases wrote has none, and is still read
+(:meth:`ChunkForm.read_former`). It gets the new form when it is packed again.
+"""
+
+from __future__ import annotations
+
+import logging
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+R = TypeVar("R")
+
+log = logging.getLogger("penstock.metrics")
+
+_VERSION = b"\x01"  # Neither zlib nor an array of msgpack begins like this.
+_COMPRESSION = 3  # 6 takes up to four times as long, and saves five percent
+_CHUNK_BYTES_MAX = 4 * 1024 * 1024  # unpacked
+
+CHUNK_BYTES = 200
+"""What a packed chunk takes in memory beside its bytes."""
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class TimedRow(NamedTuple, Generic[R]):
+    """A row that holds for ``times`` buckets, one after the other."""
+
+    at_s: int
+    times: int
+    row: R
+
+
+def rows_between(
+    timed: Iterable[TimedRow[R]], bucket_s: int, start_s: int, end_s: int
+) -> Iterator[tuple[int, R]]:
+    """The rows of buckets that begin in [start, end), each with its time."""
+    for at_s, times, row in timed:
+        passed = max(0, -((at_s - start_s) // bucket_s))
+        for begin_s in range(at_s + passed * bucket_s, min(end_s, at_s + times * bucket_s), bucket_s):
+            yield begin_s, row
+
+
+def repeated(rows: Mapping[int, R], bucket_s: int) -> Iterator[TimedRow[R]]:
+    """Rows by time, in order; those that are like the one before are counted."""
+    last: TimedRow[R] | None = None
+    for at_s in sorted(rows):
+        row = rows[at_s]
+        if last is not None and at_s == last.at_s + last.times * bucket_s and row == last.row:
+            last = last._replace(times=last.times + 1)
+            continue
+        if last is not None:
+            yield last
+        last = TimedRow(at_s, 1, row)
+    if last is not None:
+        yield last
+
+
+class ChunkForm(ABC, Generic[R]):
+    """How rows of one type are merged and packed."""
+
+    def __init__(self, stored: Any) -> None:
+        """``stored``: the type that a row has in a chunk."""
+        self._decode = msgspec.msgpack.Decoder(list[tuple[int, int, stored]]).decode
+
+    @abstractmethod
+    def merged(self, present: R, later: R) -> R:
+        """Merges two rows of one bucket. It may change the first one."""
+
+    @abstractmethod
+    def copied(self, row: R) -> R:
+        """A row that stays as it is if this one is merged with another."""
+
+    @abstractmethod
+    def to_stored(self, row: R) -> Any: ...
+
+    @abstractmethod
+    def from_stored(self, stored: Any) -> R: ...
+
+    @abstractmethod
+    def read_former(self, packed: bytes) -> list[TimedRow[R]]:
+        """Unpacks a chunk of an earlier release. Raises ValueError if it is damaged."""
+
+    def pack(self, timed: Iterable[TimedRow[R]]) -> bytes:
+        """Rows in order of time are the smallest: of each, the time since the row before is stored."""
+        rows: list[tuple[int, int, Any]] = []
+        before_s = 0
+        for at_s, times, row in timed:
+            rows.append((at_s - before_s, times, self.to_stored(row)))
+            before_s = at_s
+        return _VERSION + zlib.compress(_encode(rows), _COMPRESSION)
+
+    def unpack(self, packed: bytes) -> list[TimedRow[R]]:
+        """Raises ValueError if it is damaged."""
+        if packed[:1] != _VERSION:
+            return self.read_former(packed)
+        found: list[TimedRow[R]] = []
+        at_s = 0
+        for later_s, times, stored in self._decode(decompressed(packed[1:])):
+            at_s += later_s
+            found.append(TimedRow(at_s, times, self.from_stored(stored)))
+        return found
+
+    def readable(self, packed: bytes) -> list[TimedRow[R]]:
+        """The rows of a chunk; none if it is damaged, which is logged."""
+        try:
+            return self.unpack(packed)
+        except ValueError as error:
+            log.warning("some hours of metrics cannot be read and are left out: %s", error)
+            return []
+
+
+def decompressed(packed: bytes, bytes_max: int = _CHUNK_BYTES_MAX) -> bytes:
+    """Raises ValueError if it is damaged, or larger than it may be."""
+    decompressor = zlib.decompressobj()
+    try:
+        data = decompressor.decompress(packed, bytes_max)
+    except zlib.error as error:
+        raise ValueError(f"damaged metrics: {error}") from None
+    if not decompressor.eof:
+        raise ValueError("damaged metrics: they do not end")
+    return data
+
+
+class TakenRows(Generic[R]):
+    """The rows of [start, end) at the time of the question: they stay as they are when others are added."""
+
+    def __init__(
+        self,
+        form: ChunkForm[R],
+        bucket_s: int,
+        start_s: int,
+        end_s: int,
+        packed: list[bytes],
+        copies: dict[int, R],
+    ) -> None:
+        """``copies``: rows of the open chunk, by time."""
+        self.bucket_s = bucket_s
+        self._form = form
+        self._start_s, self._end_s = start_s, end_s
+        self._packed = packed
+        self._copies = copies
+
+    def __iter__(self) -> Iterator[tuple[int, R]]:
+        """Each row with its time, one chunk after the other."""
+        for packed in self._packed:
+            yield from rows_between(self._form.readable(packed), self.bucket_s, self._start_s, self._end_s)
+        yield from self._copies.items()
+
+
+class ChunkedRows(Generic[R]):
+    """The rows of buckets of one length. One chunk is open, as objects; all others are packed.
+
+    A chunk is known by its number: the time of its first bucket, in chunks since 1970."""
+
+    __slots__ = ("_form", "_open", "_packed", "_rows", "_span_s", "bucket_s", "from_s", "packed_bytes")
+
+    def __init__(self, form: ChunkForm[R], bucket_s: int, chunk_buckets: int) -> None:
+        self._form = form
+        self.bucket_s = bucket_s
+        self._span_s = bucket_s * chunk_buckets
+        self._packed: dict[int, bytes] = {}
+        self._open = -1  # its number
+        self._rows: dict[int, R] = {}  # of the open chunk, by time
+        self.from_s = 0
+        """What begins before this time was removed."""
+        self.packed_bytes = 0
+        """What the packed chunks take in memory."""
+
+    def add(self, at_s: int, row: R) -> int:
+        """Merges it with what its bucket has; returns the number of its chunk. The row must not be changed later."""
+        number = at_s // self._span_s
+        if number != self._open:
+            self._open_chunk(number)
+        present = self._rows.get(at_s)
+        self._rows[at_s] = row if present is None else self._form.merged(present, row)
+        return number
+
+    def _open_chunk(self, number: int) -> None:
+        if self._rows:
+            self.put(self._open, self._form.pack(repeated(self._rows, self.bucket_s)))
+        packed = self._packed.get(number)
+        self._rows = {} if packed is None else self._unpacked(packed)
+        self._remove_packed(number)
+        self._open = number
+
+    def _unpacked(self, packed: bytes) -> dict[int, R]:
+        copied = self._form.copied
+        timed = self._form.readable(packed)
+        return {
+            at_s + place * self.bucket_s: copied(row) for at_s, times, row in timed for place in range(times)
+        }
+
+    def taken(self, start_s: int, end_s: int) -> TakenRows[R]:
+        """The rows of buckets that begin in [start, end)."""
+        span_s = self._span_s
+        packed = [
+            data
+            for number, data in self._packed.items()
+            if number * span_s < end_s and (number + 1) * span_s > start_s
+        ]
+        copies = {at_s: self._form.copied(row) for at_s, row in self._rows.items() if start_s <= at_s < end_s}
+        return TakenRows(self._form, self.bucket_s, start_s, end_s, packed, copies)
+
+    @property
+    def newest_s(self) -> int:
+        """The time of the last row; 0 if there is none."""
+        for number in sorted(self.numbers(), reverse=True):
+            rows = self._rows if number == self._open else self._unpacked(self._packed[number])
+            if rows:
+                return max(rows)
+        return 0
+
+    @property
+    def open_number(self) -> int:
+        """The number of the open chunk; -1 if there is none."""
+        return self._open
+
+    @property
+    def open_rows(self) -> Iterable[R]:
+        return self._rows.values()
+
+    # -- chunks ----------------------------------------------------------------------------------------------
+
+    def numbers(self) -> set[int]:
+        return self._packed.keys() | {self._open} if self._rows else set(self._packed)
+
+    def chunk(self, number: int) -> bytes | None:
+        """A chunk as it is stored; None if there is none."""
+        if number == self._open and self._rows:
+            return self._form.pack(repeated(self._rows, self.bucket_s))
+        return self._packed.get(number)
+
+    def put(self, number: int, packed: bytes) -> None:
+        """Replaces a chunk by one that was stored."""
+        self.drop(number)
+        self._packed[number] = packed
+        self.packed_bytes += len(packed) + CHUNK_BYTES
+
+    def merge(self, packed: bytes) -> None:
+        """Adds the rows of a chunk."""
+        for at_s, row in self._unpacked(packed).items():
+            self.add(at_s, row)
+
+    def drop(self, number: int) -> None:
+        self._remove_packed(number)
+        if number == self._open:
+            self._open, self._rows = -1, {}
+
+    def trim(self, before_s: int) -> list[int]:
+        """Removes the chunks that end before this time, and returns which that were."""
+        first = before_s // self._span_s
+        self.from_s = first * self._span_s
+        old = [number for number in self.numbers() if number < first]
+        for number in old:
+            self.drop(number)
+        return old
+
+    def _remove_packed(self, number: int) -> None:
+        packed = self._packed.pop(number, None)
+        if packed is not None:
+            self.packed_bytes -= len(packed) + CHUNK_BYTES

@@ -1,0 +1,141 @@
+"""Rows by time in chunks: their form and that of earlier releases, and what a reader unpacks."""
+
+from __future__ import annotations
+
+import logging
+import random
+import zlib
+
+import msgspec
+import pytest
+
+from penstock.broker.recording import SecondsMemory
+from penstock.metrics.buckets import Bucket
+from penstock.metrics.chunks import ChunkedRows, TimedRow, rows_between
+from penstock.metrics.queue_rows import QUEUE_CHUNKS, QueueRow
+from penstock.metrics.series import BUCKET_CHUNKS, MINUTE_S, ChunkId, Series
+from penstock.turns import finished
+
+START_S = 1_700_000_000 // 7200 * 7200
+encode = msgspec.msgpack.encode
+
+
+def chunked(chunk_buckets: int = 10) -> ChunkedRows[QueueRow]:
+    return ChunkedRows(QUEUE_CHUNKS, MINUTE_S, chunk_buckets)
+
+
+def test_chunks_of_queues_that_earlier_releases_wrote_are_read() -> None:
+    row = QueueRow(sent=3, visible=(1, 4, 2.5), oldest_s=START_S)
+    former = zlib.compress(encode([(START_S, 2, row), (START_S + 180, 1, QueueRow())]))
+    timed = [TimedRow(START_S, 2, row), TimedRow(START_S + 180, 1, QueueRow())]
+    assert QUEUE_CHUNKS.unpack(former) == timed
+    assert QUEUE_CHUNKS.unpack(QUEUE_CHUNKS.pack(timed)) == timed
+
+
+def test_chunks_of_clients_that_earlier_releases_wrote_are_read_and_changed() -> None:
+    former = encode([[START_S, 5], [60, 2, 7], [60, 3, 1, 9, 12, {1.0: 1, 2.0: 1, 9.0: 1}]])
+    expected = [Bucket.of(1, 5), Bucket.of(7, 2), Bucket(3, 12, 1, 9, {1.0: 1, 2.0: 1, 9.0: 1})]
+    series = Series()
+    id = ChunkId(MINUTE_S, START_S // 7200)
+    series.put_chunk(id, former)
+    assert series.newest_s == START_S + 120
+    points = finished(series.read(START_S, START_S + 180, MINUTE_S))
+    assert points == [(START_S + MINUTE_S * place, bucket) for place, bucket in enumerate(expected)]
+    series.add(1, START_S)
+    stored = series.chunk(id)
+    assert stored is not None
+    again = Series()
+    again.put_chunk(id, stored)
+    expected[0] = Bucket.of(1, 6)
+    assert [bucket for _, bucket in finished(again.read(START_S, START_S + 180, MINUTE_S))] == expected
+
+
+@pytest.mark.parametrize("damage", [b"", b"\x01", b"\x02abc", b"\x78\x9cnothing", b"\x93\x01"])
+def test_a_damaged_chunk_is_left_out_and_logged(damage: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    whole = QUEUE_CHUNKS.pack([TimedRow(START_S, 1, QueueRow(sent=1))])
+    for form in (QUEUE_CHUNKS, BUCKET_CHUNKS):
+        for packed in (damage, whole[:-1]):
+            with pytest.raises(ValueError):
+                form.unpack(packed)
+    rows = chunked()
+    rows.put(START_S // 600, damage)
+    rows.add(START_S + 600, QueueRow(sent=2))
+    with caplog.at_level(logging.WARNING):
+        assert list(rows.taken(START_S, START_S + 1200)) == [(START_S + 600, QueueRow(sent=2))]
+    assert "cannot be read" in caplog.text
+
+
+def test_rows_that_repeat_the_one_before_cost_nothing() -> None:
+    rows, changing = chunked(120), chunked(120)
+    for minute in range(120):
+        rows.add(START_S + MINUTE_S * minute, QueueRow(sent=5))
+        changing.add(START_S + MINUTE_S * minute, QueueRow(sent=5, sent_bytes=random.randrange(10**6)))
+    number = START_S // 7200
+    packed, longer = rows.chunk(number), changing.chunk(number)
+    assert packed is not None and longer is not None
+    assert QUEUE_CHUNKS.unpack(packed) == [TimedRow(START_S, 120, QueueRow(sent=5))]
+    assert len(packed) * 5 < len(longer)
+
+
+def test_rows_come_in_any_order_and_are_merged_by_bucket() -> None:
+    chance = random.Random(5)
+    rows, expected = chunked(), dict[int, int]()
+    for _ in range(300):
+        at_s = START_S + MINUTE_S * chance.randrange(100)
+        rows.add(at_s, QueueRow(sent=1))
+        expected[at_s] = expected.get(at_s, 0) + 1
+    for start_s, end_s in ((0, 2 * START_S), (START_S + 1000, START_S + 3001), (START_S, START_S)):
+        found = {at_s: row.sent for at_s, row in rows.taken(start_s, end_s)}
+        assert found == {at_s: sent for at_s, sent in expected.items() if start_s <= at_s < end_s}
+    assert rows.newest_s == max(expected)
+    old = rows.trim(START_S + 1500)
+    assert old and min(at_s for at_s, _ in rows.taken(0, 2 * START_S)) == min(
+        at_s for at_s in expected if at_s >= rows.from_s
+    )
+
+
+def test_only_the_chunks_of_the_time_are_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = chunked()
+    for minute in range(1000):
+        rows.add(START_S + MINUTE_S * minute, QueueRow(sent=minute))
+    unpacked: list[bytes] = []
+    unpack = type(QUEUE_CHUNKS).unpack
+
+    def counted(form: object, packed: bytes) -> list[TimedRow[QueueRow]]:
+        unpacked.append(packed)
+        return unpack(QUEUE_CHUNKS, packed)
+
+    monkeypatch.setattr(type(QUEUE_CHUNKS), "unpack", counted)
+    taken = rows.taken(START_S + 3000, START_S + 3060)
+    assert [row.sent for _, row in taken] == [50]
+    assert len(unpacked) == 1
+    assert list(taken) == list(taken), "it can be read again"
+
+
+def test_rows_between_two_times_are_those_that_begin_there() -> None:
+    timed = [TimedRow(60, 5, "a"), TimedRow(360, 1, "b")]
+    assert [at_s for at_s, _ in rows_between(timed, 60, 0, 1000)] == [60, 120, 180, 240, 300, 360]
+    assert [at_s for at_s, _ in rows_between(timed, 60, 121, 300)] == [180, 240]
+    assert list(rows_between(timed, 60, 360, 361)) == [(360, "b")]
+    assert list(rows_between(timed, 60, 400, 900)) == []
+
+
+def test_seconds_of_the_largest_account_go_first() -> None:
+    memory = SecondsMemory(20_000)
+    modest = ChunkedRows(QUEUE_CHUNKS, 1, 60)
+    greedy = [ChunkedRows(QUEUE_CHUNKS, 1, 60) for _ in range(10)]
+    for second in range(600):
+        at_s, row = START_S + second, QueueRow(sent=second, sent_bytes=second * 77)
+        memory.add("modest", modest, at_s, row)
+        for each in greedy:
+            memory.add("greedy", each, at_s, row)
+    assert len(modest.numbers()) == 10, "its share is large enough for all of it"
+    assert all(1 <= len(each.numbers()) < 10 for each in greedy)
+    assert modest.packed_bytes + sum(each.packed_bytes for each in greedy) <= 20_000
+    assert all(max(each.numbers()) == max(modest.numbers()) for each in greedy), "the oldest went"
+    for each in greedy:
+        memory.forget("greedy", each)
+    assert all(each.packed_bytes == 0 for each in greedy)
+    before = modest.packed_bytes
+    memory.add("modest", modest, START_S + 5 * 3600, QueueRow())
+    assert modest.packed_bytes == 0 < before, "seconds are kept for three hours"
