@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from monitoring.world import MonitoringWorld
 from penstock.metrics.buckets import Bucket
 from penstock.metrics.series import MetricKey, Point
-from penstock.monitoring.queue_source import QueueNamespace
 from penstock.monitoring.reading import KeysQuestion, ListedMetric, StatQuery
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class LengthsNamespace:
     """A service with one metric for each topic: the length of its name. Topics live in the shards of their length."""
 
-    name = "AWS/Test"
+    name = "Example/Lengths"
     topics = ("a", "bb", "ccc")
 
     def shard(self, query: StatQuery, shards: int) -> int | None:
@@ -42,7 +42,7 @@ class LengthsNamespace:
 
 @pytest.fixture
 def world() -> Iterator[MonitoringWorld]:
-    with MonitoringWorld(3, namespaces=(QueueNamespace(), LengthsNamespace())) as made:
+    with MonitoringWorld(3, namespaces=(LengthsNamespace(),)) as made:
         yield made
 
 
@@ -63,11 +63,11 @@ def test_a_service_brings_a_namespace(world: MonitoringWorld, cw: Any) -> None:
             },
         }
         for number, (namespace, name, dimensions) in enumerate([
-            ("AWS/Test", "Length", {"Topic": "a"}),
-            ("AWS/Test", "Length", {"Topic": "ccc"}),
+            ("Example/Lengths", "Length", {"Topic": "a"}),
+            ("Example/Lengths", "Length", {"Topic": "ccc"}),
             ("App", "Own", {}),
             ("AWS/SQS", "ApproximateNumberOfMessagesVisible", {"QueueName": "orders"}),
-            ("AWS/Test", "Length", {}),
+            ("Example/Lengths", "Length", {}),
         ])
     ]  # fmt: skip
     now_s = world.now.timestamp()
@@ -77,6 +77,17 @@ def test_a_service_brings_a_namespace(world: MonitoringWorld, cw: Any) -> None:
 
 def test_its_metrics_are_listed_with_all_others(world: MonitoringWorld, cw: Any) -> None:
     cw.put_metric_data(Namespace="App", MetricData=[{"MetricName": "Own", "Value": 5}])
-    topics = [metric["Dimensions"][0]["Value"] for metric in cw.list_metrics(Namespace="AWS/Test")["Metrics"]]
+    topics = [
+        metric["Dimensions"][0]["Value"] for metric in cw.list_metrics(Namespace="Example/Lengths")["Metrics"]
+    ]
     assert topics == ["a", "bb", "ccc"]
-    assert {metric["Namespace"] for metric in cw.list_metrics()["Metrics"]} == {"App", "AWS/Test"}
+    assert {metric["Namespace"] for metric in cw.list_metrics()["Metrics"]} == {"App", "Example/Lengths"}
+
+
+@pytest.mark.usefixtures("world")
+def test_clients_cannot_write_into_it(cw: Any) -> None:
+    for namespace in ("Example/Lengths", "AWS/SQS", "AWS/Other"):
+        with pytest.raises(ClientError) as refused:
+            cw.put_metric_data(Namespace=namespace, MetricData=[{"MetricName": "Length", "Value": 5}])
+        assert refused.value.response["Error"]["Code"] == "InvalidParameterValue"
+    cw.put_metric_data(Namespace="Example/Lengths2", MetricData=[{"MetricName": "Length", "Value": 5}])

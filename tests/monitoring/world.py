@@ -20,7 +20,6 @@ from penstock.errors import JobFailed
 from penstock.limits import MINUTE, SECOND
 from penstock.monitoring.limits import MonitoringLimits
 from penstock.monitoring.monitoring import Monitoring
-from penstock.monitoring.queue_source import QueueNamespace
 from penstock.monitoring.reading import MetricNamespace
 from penstock.names import Space
 from penstock.promise import Promise
@@ -47,9 +46,11 @@ class MonitoringWorld(ShardsWorld):
         *,
         is_secured: bool = False,
         webhooks: tuple[str, ...] = (),
-        namespaces: Sequence[MetricNamespace] = (QueueNamespace(),),
+        namespaces: Sequence[MetricNamespace] = (),
     ) -> None:
-        self.namespaces = namespaces
+        """``namespaces``: those of services beside SQS."""
+        queues: Any = sqs.SERVICE.metric_namespaces
+        self.namespaces: Sequence[MetricNamespace] = (*queues, *namespaces)
         self.monitoring_limits = limits or MonitoringLimits()
         self.posted: list[tuple[str, str]] = []
         self.post_failures: list[JobFailed] = []
@@ -68,8 +69,8 @@ class MonitoringWorld(ShardsWorld):
             self.broker,
             cloudwatch.CloudWatchTexts(is_secured=self.is_secured),
             self._post,
-            self.monitoring_limits,
             self.namespaces,
+            self.monitoring_limits,
         )
         context = cloudwatch.CloudWatch(
             self.monitoring, self.broker, cloudwatch.ACTIONS, lambda url: url.startswith(self.webhooks or "-")

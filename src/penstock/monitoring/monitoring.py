@@ -29,7 +29,6 @@ from penstock.monitoring.custom_metrics import (
 from penstock.monitoring.dashboards import DASHBOARDS, Dashboards, dashboards_home
 from penstock.monitoring.evaluation import Evaluation
 from penstock.monitoring.limits import MonitoringLimits
-from penstock.monitoring.queue_source import QueueNamespace
 from penstock.monitoring.reading import (
     KeysQuestion,
     MetricNamespace,
@@ -88,8 +87,8 @@ class Monitoring:
         broker: Broker,
         texts: AlarmTexts,
         post: PostWebhook,
+        namespaces: Sequence[MetricNamespace],
         limits: MonitoringLimits | None = None,
-        namespaces: Sequence[MetricNamespace] = (QueueNamespace(),),
     ) -> None:
         """Before the first shard of the broker is opened. ``namespaces``: those whose metrics services measure."""
         self.limits = limits or MonitoringLimits()

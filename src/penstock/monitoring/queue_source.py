@@ -1,4 +1,4 @@
-"""The namespace of the metrics of queues, read from what the broker keeps of each queue."""
+"""The metrics of queues as a namespace, read from what the broker keeps of each queue."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ _NAMES_PER_TURN = 100
 
 
 class QueueNamespace:
-    name = "AWS/SQS"
+    def __init__(self, name: str) -> None:
+        """``name``: as clients know the namespace."""
+        self.name = name
 
     def shard(self, query: StatQuery, shards: int) -> int | None:
         """That of the queue."""

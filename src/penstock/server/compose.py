@@ -20,6 +20,7 @@ from penstock.cluster.owners import Owners
 from penstock.errors import PenstockError, StoreError
 from penstock.metrics.histogram import Histogram
 from penstock.monitoring.monitoring import Monitoring
+from penstock.monitoring.reading import MetricNamespace
 from penstock.outgoing import OutgoingHttp
 from penstock.server.client_addresses import ClientAddresses
 from penstock.server.cluster import ClusterLinks, ClusterPlace
@@ -176,6 +177,7 @@ class Parts:
             self.broker,
             cloudwatch.CloudWatchTexts(is_secured=self.security.credentials is not None),
             self.webhooks.post,
+            metric_namespaces(),
             self.config.monitoring_limits,
         )
         self._ended_sessions = EndedSessions(self.broker)
@@ -447,6 +449,12 @@ def declare_services() -> list[Service]:
     services = [service for service, _ in SERVICES]
     declare(services)
     return services
+
+
+def metric_namespaces() -> list[MetricNamespace]:
+    """The namespaces whose metrics the registered services measure. All others are of clients."""
+    namespaces: list[Any] = [each for service, _ in SERVICES for each in service.metric_namespaces]
+    return namespaces
 
 
 def record_kinds() -> list[RecordKind[Any]]:

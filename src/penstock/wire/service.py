@@ -230,6 +230,13 @@ class StoredKind(Protocol):
     def name(self) -> str: ...
 
 
+class MeasuredNamespace(Protocol):
+    """A namespace of metrics that a service measures: ``monitoring.reading.MetricNamespace``, which reads them."""
+
+    @property
+    def name(self) -> str: ...
+
+
 class Service(msgspec.Struct, frozen=True, kw_only=True):
     """One AWS service: what the wire needs to know of it, and what others compute their lists from.
 
@@ -257,7 +264,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     # Built-in policies by name, each with the actions that it allows; those that allow least are first.
     policies: Mapping[str, tuple[str, ...]] = NO_MEMBERS
     console_path: str = ""  # pages of the console may call its actions below this path; empty: they may not
-    metric_namespaces: tuple[str, ...] = ()  # of the metrics that it measures itself: "AWS/SQS"
+    metric_namespaces: tuple[MeasuredNamespace, ...] = ()  # clients cannot send metrics to these
     records: tuple[StoredKind, ...] = ()  # what it stores
 
     def __post_init__(self) -> None:

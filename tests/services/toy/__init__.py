@@ -21,6 +21,5 @@ SERVICE = Service(
     condition_keys=("notes:color",),
     policies={"notes-read-only": ("notes:Get*",), "notes-full-access": ("notes:*",)},
     console_path="notes",
-    metric_namespaces=("Example/Notes",),
     records=(NOTES,),
 )

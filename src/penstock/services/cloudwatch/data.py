@@ -50,7 +50,8 @@ def metrics_of_namespace(cw: CloudWatch, request: PutMetricDataRequest, call: Ca
     checks = ModelChecks()
     checks.name("namespace", namespace)
     checks.done()
-    if namespace.startswith((":", "AWS/")):  # CloudWatch: the latter belong to services
+    # CloudWatch: names that begin with AWS/ belong to services.
+    if namespace.startswith((":", "AWS/")) or namespace in cw.monitoring.namespaces:
         raise invalid_value(f"The value {namespace} for parameter Namespace is invalid.")
     home = cw.monitoring.of_metrics(call.space, namespace)
     return CloudWatchResource("*", call.space.account, keys={"cloudwatch:namespace": namespace}, home=home)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.monitoring.queue_source import QueueNamespace
 from penstock.services.sqs.actions import ACTIONS, POLICIES
 from penstock.services.sqs.faults import to_fault
 from penstock.services.sqs.resources import Sqs
@@ -20,5 +21,5 @@ SERVICE = Service(
     arns=(ArnKind("sqs", "", "AWS::SQS::Queue"),),
     policies=POLICIES,
     console_path="sqs",
-    metric_namespaces=("AWS/SQS",),
+    metric_namespaces=(QueueNamespace("AWS/SQS"),),
 )
