@@ -133,6 +133,18 @@ def test_the_import_rule_refuses_what_it_should() -> None:
     assert may_import("services.sqs.queues", "services.sqs.faults")
 
 
+def test_the_example_of_a_service_needs_no_more_than_services_may_import() -> None:
+    files = sorted((Path(__file__).parent / "services/toy").glob("*.py"))
+    imported = {
+        name.removeprefix("penstock.")
+        for file in files
+        for name in imported_names(ast.parse(file.read_text()))
+        if name.startswith("penstock.")
+    }
+    assert "broker.parts.Part" in imported
+    assert [name for name in sorted(imported) if not may_import("services.toy", name)] == []
+
+
 def test_every_package_has_an_import_rule() -> None:
     packages = {file.name for file in SOURCE.iterdir() if (file / "__init__.py").exists()}
     assert packages | {"__main__"} == MAY_IMPORT.keys()

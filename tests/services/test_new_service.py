@@ -1,9 +1,13 @@
-"""A new service with a stored record kind is one folder (``toy``) and one line in the composition root."""
+"""A new service is one folder (``toy``) and one line in the composition root."""
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Iterator, Mapping
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,24 +18,28 @@ from botocore.credentials import Credentials
 
 from penstock.auth.authorize import policy_that_allows
 from penstock.auth.policy.vocabulary import is_unknown
-from penstock.migrate.stores.mapping import ShardMapping
+from penstock.migrate.stores.migration import Migration
 from penstock.migrate.stores.opened import opened
-from penstock.names import Home
+from penstock.names import QueueName, Space, shard_of
 from penstock.server import compose
 from penstock.server.settings.config import Config
 from penstock.store.sqlite.site import SqliteSite
-from services.toy import SERVICE, Notes
+from services.toy import SERVICE, Toy
+from services.toy.topics import POSTS, TopicName
 from support.composed import Server, serving
-from support.harness import run
+from support.harness import run, until
 from support.identities import HOME, Accounts, allow, document
 
-NOT_RED = {"StringNotEquals": {"notes:color": "red"}}
+SHARDS = 3
+REGION = "us-east-1"
 JSON = {"Content-Type": "application/x-amz-json-1.0", "Host": "localhost:9324"}
+OPEN = Space("000000000000", REGION)  # of a server without credentials
+TO_QUEUES = {"ArnLike": {"toy:endpoint": "arn:aws:sqs:*:*:*"}}
 
 
 @pytest.fixture(autouse=True)
-def with_notes() -> Iterator[None]:
-    line = (SERVICE, lambda parts: Notes(parts.shards))
+def with_toy() -> Iterator[None]:
+    line = (SERVICE, lambda parts: Toy(parts.broker, parts.webhooks.post))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compose, "SERVICES", (*compose.SERVICES, line))
         compose.declare_services()
@@ -40,40 +48,197 @@ def with_notes() -> Iterator[None]:
 
 
 async def ask(
-    server: Server, target: str, members: Mapping[str, Any], keys: Credentials | None = None
+    server: Server,
+    target: str,
+    members: Mapping[str, Any],
+    keys: Credentials | None = None,
+    service: str = "toy",
 ) -> tuple[int, dict[str, Any]]:
     body = json.dumps(members).encode()
     request = AWSRequest("POST", "http://localhost:9324/", {**JSON, "X-Amz-Target": target}, body)
     if keys is not None:
-        SigV4Auth(keys, "notes", "us-east-1").add_auth(request)
+        SigV4Auth(keys, service, REGION).add_auth(request)
     lines = [f"{name}: {value}" for name, value in request.headers.items()]
     head = "\r\n".join(["POST / HTTP/1.1", *lines, f"Content-Length: {len(body)}", "", ""])
     response = await server.ask(head.encode() + body)
     return response.status, json.loads(response.body) if response.body else {}
 
 
-def test_its_records_survive_a_restart(tmp_path: Path) -> None:
-    config = Config(data=tmp_path / "data")
+async def done(server: Server, target: str, **members: Any) -> dict[str, Any]:
+    status, answer = await ask(server, target, members)
+    assert status == 200, answer
+    return answer
 
+
+async def topic(server: Server, *endpoints: str, name: str = "news") -> str:
+    arn: str = (await done(server, "ToyTopics.CreateTopic", Name=name))["TopicArn"]
+    for endpoint in endpoints:
+        await done(server, "ToyTopics.Subscribe", TopicArn=arn, Endpoint=endpoint)
+    return arn
+
+
+async def queue(server: Server, name: str) -> str:
+    attributes = {"Attributes": {"FifoQueue": "true"}} if name.endswith(".fifo") else {}
+    await done(server, "AmazonSQS.CreateQueue", QueueName=name, **attributes)
+    return QueueName(OPEN.account, REGION, name).arn
+
+
+def queue_in(shard: int, ending: str = "") -> str:
+    """The name of a queue that belongs to a shard."""
+    names = (f"q{number}{ending}" for number in range(100))
+    return next(name for name in names if shard_of(QueueName(OPEN.account, REGION, name), SHARDS) == shard)
+
+
+async def received(server: Server, name: str) -> list[str]:
+    """The messages that a queue gets, from whichever shard they come."""
+    members = {"QueueUrl": name, "WaitTimeSeconds": 5, "MaxNumberOfMessages": 10}
+    found = await done(server, "AmazonSQS.ReceiveMessage", **members)
+    return [message["Body"] for message in found.get("Messages", [])]
+
+
+async def sums(server: Server, name: str = "news") -> dict[str, float]:
+    """The metrics of a topic, as CloudWatch has them."""
+    target = "GraniteServiceVersion20100801"
+    dimensions = [{"Name": "TopicName", "Value": name}]
+    listed = await done(server, f"{target}.ListMetrics", Namespace="Example/Toy", Dimensions=dimensions)
+    metrics = {f"m{number}": metric for number, metric in enumerate(listed["Metrics"])}
+    if not metrics:
+        return {}
+    queries = [
+        {"Id": id, "MetricStat": {"Metric": metric, "Period": 3600, "Stat": "Sum"}}
+        for id, metric in metrics.items()
+    ]
+    now_s = int(time.time())
+    times = {"StartTime": now_s - 1800, "EndTime": now_s + 1800}
+    found = await done(server, f"{target}.GetMetricData", MetricDataQueries=queries, **times)
+    return {
+        metrics[result["Id"]]["MetricName"]: sum(result["Values"]) for result in found["MetricDataResults"]
+    }
+
+
+async def until_sums(server: Server, **expected: float) -> None:
+    async with asyncio.timeout(10):
+        while await sums(server) != expected:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+class Receiver:
+    """A web server that answers each path with its statuses in turn, and with the last one again and again."""
+
+    def __init__(self, **statuses: list[int]) -> None:
+        self.got: Counter[str] = Counter()
+        self.texts: set[str] = set()
+        self._statuses = statuses
+        self.url = ""
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        length = next(line for line in head.split("\r\n") if line.startswith("Content-Length: "))
+        self.texts.add((await reader.readexactly(int(length.partition(": ")[2]))).decode())
+        path = head.split(" ")[1].removeprefix("/")
+        statuses = self._statuses[path]
+        status = statuses[min(self.got[path], len(statuses) - 1)]
+        self.got[path] += 1
+        await self.may_answer.wait()
+        writer.write(f"HTTP/1.1 {status} Any\r\nContent-Length: 0\r\n\r\n".encode())
+        writer.close()
+
+
+@asynccontextmanager
+async def receiving(**statuses: list[int]) -> AsyncIterator[Receiver]:
+    receiver = Receiver(**statuses)
+    async with await asyncio.start_server(receiver.serve, "127.0.0.1", 0) as listening:
+        receiver.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/"
+        yield receiver
+
+
+def test_a_message_reaches_queues_of_all_shards_and_refusals_come_back() -> None:
     async def scene() -> None:
-        async with serving(config) as server:
-            assert await ask(server, "ToyNotes.PutNote", {"Name": "a", "Text": "first"}) == (200, {})
-            assert await ask(server, "ToyNotes.PutNote", {"Name": "a", "Text": "second"}) == (200, {})
-            assert (await ask(server, "AmazonSQS.CreateQueue", {"QueueName": "q"}))[0] == 200
-        async with serving(config) as server:
-            assert await ask(server, "ToyNotes.GetNote", {"Name": "a"}) == (200, {"Text": "second"})
-            status, error = await ask(server, "ToyNotes.GetNote", {"Name": "b"})
-            assert (status, error["__type"]) == (404, "example.notes#NoteNotFound")
-            assert (await ask(server, "AmazonSQS.GetQueueUrl", {"QueueName": "q"}))[0] == 200
+        async with serving(Config(memory=True, shards=SHARDS)) as server:
+            here = TopicName(OPEN, "news").home.shard(SHARDS)
+            names = [queue_in(shard) for shard in range(SHARDS)]
+            refusing = [
+                queue_in(shard, ".fifo") for shard in (here, (here + 1) % SHARDS)
+            ]  # they want a group
+            arns = [await queue(server, name) for name in (*names, *refusing)]
+            arn = await topic(server, *arns)
+            await done(server, "ToyTopics.Publish", TopicArn=arn, Message="first")
+            assert [await received(server, name) for name in names] == [["first"]] * SHARDS
+            # One of the two was on its way to another shard before that refused it.
+            await until_sums(server, Published=1, Delivered=SHARDS + 1, Failed=2)
+            await done(server, "AmazonSQS.DeleteQueue", QueueUrl=names[here])
+            await done(server, "ToyTopics.Publish", TopicArn=arn, Message="second")
+            others = [name for name in names if name != names[here]]
+            assert [await received(server, name) for name in others] == [["second"]] * (SHARDS - 1)
+            await until_sums(server, Published=2, Delivered=2 * SHARDS + 1, Failed=5)
+
+    run(scene)
+
+
+def test_urls_are_called_by_jobs_that_are_tried_again_and_given_up() -> None:
+    async def scene() -> None:
+        async with receiving(slow=[503, 503, 200], down=[500], never=[404]) as receiver:
+            urls = [f"{receiver.url}{path}" for path in ("slow", "down", "never")]
+            config = Config(memory=True, shards=SHARDS, alarm_webhooks=(receiver.url,))
+            async with serving(config) as server:
+                arn = await topic(server, *urls)
+                await done(server, "ToyTopics.Publish", TopicArn=arn, Message="first")
+                await until_sums(server, Published=1, Delivered=1, Failed=2)
+                assert receiver.got == {"slow": 3, "down": 1 + len(POSTS.pauses_ms), "never": 1}
+                assert receiver.texts == {"first"}
+
+    run(scene)
+
+
+def test_operators_see_its_jobs_while_they_wait() -> None:
+    async def scene() -> None:
+        async with receiving(held=[200]) as receiver:
+            receiver.may_answer.clear()
+            config = Config(memory=True, shards=SHARDS, alarm_webhooks=(receiver.url,))
+            async with serving(config) as server:
+                arn = await topic(server, f"{receiver.url}held")
+                await done(server, "ToyTopics.Publish", TopicArn=arn, Message="first")
+                await until(lambda: receiver.got["held"] == 1)
+                page = b"GET /admin/v1/internal-queues HTTP/1.1\r\nHost: localhost\r\n\r\n"
+                (shown,) = (await server.ask(page)).json()["queues"]
+                assert (shown["kind"], shown["running"]) == (POSTS.name, 1)
+                receiver.may_answer.set()
+                await until_sums(server, Published=1, Delivered=1)
+
+    run(scene)
+
+
+def test_its_metrics_are_its_own() -> None:
+    async def scene() -> None:
+        async with serving(Config(memory=True, shards=SHARDS)) as server:
+            assert await sums(server) == {}
+            await done(server, "ToyTopics.Publish", TopicArn=await topic(server), Message="first")
+            assert await sums(server) == {"Published": 1}
+            put = "GraniteServiceVersion20100801.PutMetricData"
+            data = {"Namespace": "Example/Toy", "MetricData": [{"MetricName": "Published", "Value": 9}]}
+            status, error = await ask(server, put, data)
+            assert (status, error["__type"].partition("#")[2]) == (400, "InvalidParameterValueException")
+            await done(server, put, **{**data, "Namespace": "Example/Other"})
+            assert await sums(server) == {"Published": 1}
 
     run(scene)
 
 
 def test_it_is_authorised_and_audited_like_every_other(tmp_path: Path) -> None:
     accounts = Accounts(tmp_path)
-    own_notes = f"arn:aws:notes:us-east-1:{HOME}:note/ann-*"
+    own_topics = f"arn:aws:toy:{REGION}:{HOME}:topic/ann-*"
+    own_queues = f"arn:aws:sqs:{REGION}:{HOME}:ann-*"
     accounts.user(
-        "ann", document(allow("notes:PutNote", Resource=own_notes, Condition=NOT_RED)), "notes-read-only"
+        "ann",
+        document(
+            allow("toy:CreateTopic", Resource=own_topics),
+            allow("toy:Subscribe", Resource=own_topics, Condition=TO_QUEUES),
+            allow("sqs:CreateQueue", Resource="*"),
+            allow("sqs:SendMessage", Resource=own_queues),
+        ),
+        "toy-publish",
     )
     root_key = tmp_path / "root.key"
     root_key.write_text(bytes(range(32)).hex())  # identities.ROOT_KEY
@@ -83,60 +248,91 @@ def test_it_is_authorised_and_audited_like_every_other(tmp_path: Path) -> None:
 
     async def scene() -> None:
         async with serving(config) as server:
-            put = "ToyNotes.PutNote"
-            assert await ask(server, put, {"Name": "ann-1", "Text": "x"}, keys) == (200, {})
-            assert await ask(server, "ToyNotes.GetNote", {"Name": "ann-1"}, keys) == (200, {"Text": "x"})
+            for name in ("ann-queue", "bob-queue"):
+                assert (await ask(server, "AmazonSQS.CreateQueue", {"QueueName": name}, keys, "sqs"))[
+                    0
+                ] == 200
+            status, created = await ask(server, "ToyTopics.CreateTopic", {"Name": "ann-1"}, keys)
+            assert status == 200
+            on_topic, message = {"TopicArn": created["TopicArn"]}, {"Message": "secret"}
+            queue_arn = f"arn:aws:sqs:{REGION}:{HOME}:ann-queue"
+            other_arn = f"arn:aws:sqs:{REGION}:{HOME}:bob-queue"
+            subscribe, publish = "ToyTopics.Subscribe", "ToyTopics.Publish"
+            assert (await ask(server, subscribe, {**on_topic, "Endpoint": queue_arn}, keys))[0] == 200
+            assert (await ask(server, publish, on_topic | message, keys))[0] == 200
             for refused in (
-                await ask(server, put, {"Name": "bob-1", "Text": "x"}, keys),
-                await ask(server, put, {"Name": "ann-1", "Text": "x", "Color": "red"}, keys),
-                await ask(server, put, {"Name": "ann-1", "Text": "x"}),
+                await ask(server, subscribe, {**on_topic, "Endpoint": "http://a.test/"}, keys),
+                await ask(server, subscribe, {**on_topic, "Endpoint": other_arn}, keys),
+                await ask(server, "ToyTopics.CreateTopic", {"Name": "bob-1"}, keys),
+                await ask(server, publish, on_topic | message),
             ):
-                assert (refused[0], refused[1]["message"]) == (403, "Not your note.")
+                assert (refused[0], refused[1]["message"]) == (403, "Not your topic.")
 
     run(scene)
     lines = (tmp_path / "data/audit/audit.jsonl").read_text().splitlines()
-    events = [event for event in map(json.loads, lines) if event["eventSource"] == "notes.example.com"]
+    events = [event for event in map(json.loads, lines) if event["eventSource"] == "toy.example.com"]
     recorded = [(event["eventName"], event["additionalEventData"]["decision"]) for event in events]
     assert recorded == [
-        ("PutNote", "allowed"), ("PutNote", "denied"), ("PutNote", "denied"), ("PutNote", "denied"),
+        ("CreateTopic", "allowed"), ("Subscribe", "allowed"),
+        ("Subscribe", "denied"), ("Subscribe", "denied"), ("CreateTopic", "denied"), ("Publish", "denied"),
     ]  # fmt: skip
-    assert events[0]["resources"][0]["type"] == "Example::Notes::Note"
-    assert events[0]["requestParameters"] == {"name": "ann-1"}, "the text is not on the list"
+    assert events[0]["resources"][0]["type"] == "Example::Toy::Topic"
+    assert "secret" not in json.dumps(events), "the text is not on the list"
 
 
 def test_it_is_announced_and_pages_of_the_console_may_call_it() -> None:
     async def scene() -> None:
         async with serving(Config(memory=True, console=True)) as server:
             shown = await server.ask(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            assert json.loads(shown.body)["speaks"] == ["sqs", "cloudwatch", "sts", "notes"]
-            body = b'{"Name": "a", "Text": "x"}'
-            head = "POST /console/api/notes/PutNote HTTP/1.1\r\nHost: localhost\r\nX-Penstock-Console: 1\r\n"
+            assert json.loads(shown.body)["speaks"] == ["sqs", "cloudwatch", "sts", "toy"]
+            body = b'{"Name": "news"}'
+            head = (
+                "POST /console/api/toy/CreateTopic HTTP/1.1\r\nHost: localhost\r\nX-Penstock-Console: 1\r\n"
+            )
             answered = await server.ask(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
             assert answered.status == 200
-            assert await ask(server, "ToyNotes.GetNote", {"Name": "a"}) == (200, {"Text": "x"})
+            arn = json.loads(answered.body)["TopicArn"]
+            assert await done(server, "ToyTopics.ListSubscriptions", TopicArn=arn) == {"Endpoints": []}
 
     run(scene)
 
 
 def test_policies_know_its_condition_keys_and_its_builtin_policies() -> None:
-    assert not is_unknown("notes:Color")
-    assert is_unknown("notes:Colour")
-    assert policy_that_allows("notes:GetNote") == "notes-read-only"
+    assert not is_unknown("toy:Endpoint")
+    assert is_unknown("toy:Endpiont")
+    assert policy_that_allows("toy:Publish") == "toy-publish"
 
 
-def test_its_records_move_to_a_store_with_other_shards(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with serving(Config(data=tmp_path / "data")) as server:
-            for name in "abcdef":
-                await ask(server, "ToyNotes.PutNote", {"Name": name, "Text": "x"})
+def test_its_records_survive_a_restart_and_move_to_a_store_with_other_shards(tmp_path: Path) -> None:
+    names = [queue_in(shard) for shard in range(SHARDS)]
+    topics = [f"news-{number}" for number in range(10)]
+    assert len({TopicName(OPEN, name).home.shard(SHARDS) for name in topics}) == SHARDS
+    before, after = tmp_path / "before", tmp_path / "after"
 
-    run(scene)
-    with opened(SqliteSite(tmp_path / "data", None)) as sources:
-        moved = [
-            (target, record.key)
-            for target, record in ShardMapping(sources, 3).records(0)
-            if record.kind == "note"
-        ]
-    assert len(moved) == 6
-    assert all(target == Home.of_key(key).shard(3) for target, key in moved)
-    assert len({target for target, _ in moved}) > 1
+    async def fill() -> None:
+        async with serving(Config(data=before, shards=1)) as server:
+            arns = [await queue(server, name) for name in names]
+            for name in topics:
+                await topic(server, *arns, name=name)
+
+    async def look(data: Path) -> None:
+        async with serving(Config(data=data)) as server:
+            for number, name in enumerate(topics):
+                arn = TopicName(OPEN, name).arn
+                found = await done(server, "ToyTopics.ListSubscriptions", TopicArn=arn)
+                assert found["Endpoints"] == [QueueName(OPEN.account, REGION, each).arn for each in names]
+                await done(server, "ToyTopics.Publish", TopicArn=arn, Message=str(number))
+                assert [await received(server, each) for each in names] == [[str(number)]] * SHARDS
+            status, error = await ask(server, "ToyTopics.ListSubscriptions", {"TopicArn": f"{arn}-missing"})
+            assert (status, error["__type"]) == (404, "example.toy#TopicNotFound")
+
+    run(fill)
+    run(lambda: look(before))
+    migrate(SqliteSite(before, None), SqliteSite(after, SHARDS))
+    run(lambda: look(after))
+
+
+def migrate(source: SqliteSite, target: SqliteSite) -> None:
+    with opened(source) as sources, opened(target) as targets:
+        silent: Callable[[int], None] = lambda progress: None  # noqa: E731
+        Migration(sources, target.shards, lambda: None).run(targets, lambda step, total: nullcontext(silent))

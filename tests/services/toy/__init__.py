@@ -1,25 +1,27 @@
-"""A toy service: notes, each a record in the journal. It shows all that a new service needs."""
+"""A toy service: topics, whose messages go to queues and to URLs. It shows what a service is made of."""
 
 from __future__ import annotations
 
 from penstock.wire.service import ArnKind, Service
 
 from .actions import ACTIONS
-from .handlers import NOTES, Notes, to_fault
+from .handlers import Toy, to_fault
+from .namespace import TopicNamespace
+from .topics import TOPICS
 
-__all__ = ["SERVICE", "Notes"]
+__all__ = ["SERVICE", "Toy"]
 
 SERVICE = Service(
-    signing_name="notes",
-    target_prefix="ToyNotes",
-    shape_namespace="example.notes",
+    signing_name="toy",
+    target_prefix="ToyTopics",
+    shape_namespace="example.toy",
     actions=ACTIONS,
     to_fault=to_fault,
-    name="notes",
-    event_source="notes.example.com",
-    arns=(ArnKind("notes", "note/", "Example::Notes::Note"),),
-    condition_keys=("notes:color",),
-    policies={"notes-read-only": ("notes:Get*",), "notes-full-access": ("notes:*",)},
-    console_path="notes",
-    records=(NOTES,),
+    event_source="toy.example.com",
+    arns=(ArnKind("toy", "topic/", "Example::Toy::Topic"),),
+    condition_keys=("toy:endpoint",),
+    policies={"toy-publish": ("toy:Publish",), "toy-full-access": ("toy:*",)},
+    console_path="toy",
+    metric_namespaces=(TopicNamespace(),),
+    records=(TOPICS,),
 )

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from penstock.wire.service import Action, AuditRule
 
-from .handlers import (
-    GetNoteRequest,
-    GetNoteResult,
-    PutNoteRequest,
-    get_note,
-    note_of_name,
-    put_note,
-)
+from . import handlers as h
 
 _ROWS = (
     Action(
-        "PutNote", PutNoteRequest, None, put_note, note_of_name, "notes:PutNote",
-        audit=AuditRule("Management", ("Name",)),
+        "CreateTopic", h.CreateTopicRequest, h.CreateTopicResult, h.create_topic, h.named_topic, "toy:CreateTopic",
+        audit=AuditRule("Management", ("Name",), ("TopicArn",)),
     ),
     Action(
-        "GetNote", GetNoteRequest, GetNoteResult, get_note, note_of_name, "notes:GetNote",
+        "Subscribe", h.SubscribeRequest, None, h.subscribe, h.topic_of_subscription, "toy:Subscribe",
+        audit=AuditRule("Management", ("TopicArn", "Endpoint")),
+    ),
+    Action(
+        "ListSubscriptions", h.OnTopic, h.ListSubscriptionsResult, h.list_subscriptions, h.topic_of_arn,
+        "toy:ListSubscriptions",
         read_only=True,
-        audit=AuditRule(None, ("Name",)),
+        audit=AuditRule(None, ("TopicArn",)),
+    ),
+    Action(
+        "Publish", h.PublishRequest, None, h.publish, h.topic_of_arn, "toy:Publish",
+        audit=AuditRule("Data", ("TopicArn",)),
     ),
 )  # fmt: skip
 

@@ -1,88 +1,137 @@
-"""PutNote and GetNote."""
+"""What the actions of the toy service take, do and answer."""
 
 from __future__ import annotations
 
-from functools import cached_property
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.auth.authorize import AccessDenied, Resource
-from penstock.broker.shard import RecordTable, Shard
-from penstock.errors import PenstockError, SignatureMissing
-from penstock.names import Home
-from penstock.server.shards import OpenShards
-from penstock.store.changes import RecordKind
-from penstock.store.moving import by_home
-from penstock.wire.faults import access_denied
-from penstock.wire.service import Call, Fault
+from penstock.auth.authorize import AccessDenied, Resource, authorize_send
+from penstock.broker.other_shards import DefinitionQuestion
+from penstock.errors import QueueMissing, SignatureMissing
+from penstock.names import QueueName
+from penstock.wire.faults import access_denied, invalid_parameter
+from penstock.wire.service import NO_MEMBERS, Call, Fault
+
+from .topics import PostRequest, ShardTopics, TopicMissing, TopicName, queue_of
+
+if TYPE_CHECKING:
+    from penstock.broker.broker import Broker
+
+_NAME = re.compile("[A-Za-z0-9_-]{1,80}")
 
 
-class Note(msgspec.Struct, frozen=True):
-    text: str
+class Toy:
+    """What the handlers need."""
+
+    def __init__(self, broker: Broker, post: PostRequest) -> None:
+        """Must be made before the first shard of the broker is opened."""
+        self.broker = broker
+        broker.extend(lambda partition: ShardTopics(partition, post, broker.turns))
+
+    def at(self, name: TopicName) -> ShardTopics:
+        """Where a topic is. Raises NotOwned: then the request is passed on."""
+        partition = self.broker.partition(name.home.shard(self.broker.shards))
+        partition.shard.check_not_ended()
+        return partition.part(ShardTopics)
 
 
-NOTES = RecordKind("note", Note, by_home)
-
-
-def key_of(arn: str) -> str:
-    return Home.of("note", arn).key(arn)
-
-
-class NoteMissing(PenstockError):
-    pass
-
-
-class Notes:
-    """What the handlers need: the notes, and the shard that makes them durable, which opens after the services."""
-
-    def __init__(self, shards: OpenShards) -> None:
-        self._shards = shards
-
-    @property
-    def shard(self) -> Shard:
-        return self._shards[0]
-
-    @cached_property
-    def table(self) -> RecordTable[Note]:
-        return self.shard.table(NOTES)
-
-
-class PutNoteRequest(msgspec.Struct):
-    Name: str
-    Text: str
-    Color: str | None = None
-
-
-class GetNoteRequest(msgspec.Struct):
+class CreateTopicRequest(msgspec.Struct):
     Name: str
 
 
-class GetNoteResult(msgspec.Struct):
-    Text: str
+class CreateTopicResult(msgspec.Struct):
+    TopicArn: str
 
 
-def note_of_name(notes: Notes, request: PutNoteRequest | GetNoteRequest, call: Call) -> Resource:
-    account, region = call.space.account, call.space.region
-    keys = {"notes:color": request.Color or ""} if isinstance(request, PutNoteRequest) else {}
-    return Resource(f"arn:aws:notes:{region}:{account}:note/{request.Name}", account, keys=keys)
+class OnTopic(msgspec.Struct):
+    TopicArn: str
 
 
-async def put_note(notes: Notes, request: PutNoteRequest, call: Call) -> None:
-    notes.table.put(key_of(call.resource.arn), Note(request.Text))
-    await notes.shard.settled()
+class SubscribeRequest(OnTopic):
+    Endpoint: str
 
 
-async def get_note(notes: Notes, request: GetNoteRequest, call: Call) -> GetNoteResult:
-    note = notes.table.get(key_of(call.resource.arn))
-    if note is None:
-        raise NoteMissing
-    await notes.shard.settled()
-    return GetNoteResult(Text=note.text)
+class ListSubscriptionsResult(msgspec.Struct):
+    Endpoints: list[str]
+
+
+class PublishRequest(OnTopic):
+    Message: str
+
+
+class TopicResource(Resource, kw_only=True):
+    name: TopicName
+    topics: ShardTopics  # of its shard
+
+
+def _resource(toy: Toy, name: TopicName, keys: Mapping[str, str] = NO_MEMBERS) -> TopicResource:
+    return TopicResource(name.arn, name.space.account, keys=keys, name=name, topics=toy.at(name))
+
+
+def named_topic(toy: Toy, request: CreateTopicRequest, call: Call) -> TopicResource:
+    if not _NAME.fullmatch(request.Name):
+        raise invalid_parameter("Invalid value of Name: expected 1 to 80 letters, digits, - and _.")
+    return _resource(toy, TopicName(call.space, request.Name))
+
+
+def topic_of_arn(toy: Toy, request: OnTopic, call: Call) -> TopicResource:
+    return _resource(toy, _topic_name(request, call))
+
+
+def topic_of_subscription(toy: Toy, request: SubscribeRequest, call: Call) -> TopicResource:
+    return _resource(toy, _topic_name(request, call), {"toy:endpoint": request.Endpoint})
+
+
+def _topic_name(request: OnTopic, call: Call) -> TopicName:
+    name = TopicName.parse(request.TopicArn)
+    if name is None:
+        raise invalid_parameter("Invalid value of TopicArn.")
+    if call.principal is None and name.space.account != call.space.account:
+        raise TopicMissing  # on an open server there are no topics of other accounts
+    return name
+
+
+async def create_topic(toy: Toy, request: CreateTopicRequest, call: Call) -> CreateTopicResult:
+    await call.resource.topics.create(call.resource.name)
+    return CreateTopicResult(TopicArn=call.resource.arn)
+
+
+async def subscribe(toy: Toy, request: SubscribeRequest, call: Call) -> None:
+    endpoint, queue = request.Endpoint, queue_of(request.Endpoint)
+    if queue is not None:
+        await _check_queue(toy, queue, call)
+    elif not endpoint.startswith(("http://", "https://")):
+        raise invalid_parameter("Invalid value of Endpoint: expected the ARN of a queue, or a URL.")
+    await call.resource.topics.subscribe(call.resource.name, endpoint)
+
+
+async def _check_queue(toy: Toy, queue: QueueName, call: Call) -> None:
+    """Who subscribes a queue has to be allowed to send to it."""
+    record = await toy.broker.ask(DefinitionQuestion(queue))
+    if record is None:
+        raise QueueMissing
+    asked, verdict = call.resource_arn, call.verdict
+    authorize_send(call, Resource(queue.arn, queue.account, record.settings.policy, record.tags))
+    call.resource_arn, call.verdict = asked, verdict  # the audit log is about the topic
+
+
+async def list_subscriptions(toy: Toy, request: OnTopic, call: Call) -> ListSubscriptionsResult:
+    return ListSubscriptionsResult(Endpoints=await call.resource.topics.endpoints(call.resource.name))
+
+
+async def publish(toy: Toy, request: PublishRequest, call: Call) -> None:
+    await call.resource.topics.publish(call.resource.name, request.Message)
 
 
 def to_fault(error: Exception) -> Fault | None:
-    if isinstance(error, NoteMissing):
-        return Fault("NoteNotFound", "NoteNotFound", 404, "There is no such note.", modelled=True)
-    if isinstance(error, AccessDenied | SignatureMissing):
-        return access_denied("Not your note.")
+    match error:
+        case TopicMissing():
+            return Fault("TopicNotFound", "TopicNotFound", 404, "There is no such topic.", modelled=True)
+        case QueueMissing():
+            return invalid_parameter("Invalid value of Endpoint: there is no such queue.")
+        case SignatureMissing() | AccessDenied():
+            return access_denied("Not your topic.")
     return None

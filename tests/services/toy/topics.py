@@ -1,0 +1,182 @@
+"""The topics of one shard, and how their messages get to queues and to URLs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from penstock.broker.delivery import Refusal
+from penstock.broker.handover import QueueTarget
+from penstock.broker.internal_queues import Job, JobKind, JobQueues
+from penstock.broker.parts import Part
+from penstock.errors import PenstockError
+from penstock.limits import SECOND
+from penstock.names import Arn, Home, QueueName, Space, partition_of
+from penstock.queues.messages import Outgoing
+from penstock.store.changes import RecordKind
+from penstock.store.moving import by_home
+from penstock.turns import Turns
+
+from .metrics import DELIVERED, FAILED, PUBLISHED, TopicMetrics
+
+if TYPE_CHECKING:
+    from penstock.broker.partition import Partition
+
+SENDER = "toy.example.com"
+
+PostRequest = Callable[[str, str, str], Coroutine[Any, Any, None]]
+"""(account, URL, body): raises JobFailed."""
+
+
+class TopicName(NamedTuple):
+    space: Space
+    name: str
+
+    @classmethod
+    def parse(cls, text: str) -> TopicName | None:
+        arn = Arn.parse(text)
+        if arn is None or arn.service != "toy" or not arn.resource.startswith("topic/"):
+            return None
+        return cls(Space(arn.account, arn.region), arn.resource.removeprefix("topic/"))
+
+    @property
+    def arn(self) -> str:
+        account, region = self.space.account, self.space.region
+        return f"arn:{partition_of(region)}:toy:{region}:{account}:topic/{self.name}"
+
+    @property
+    def home(self) -> Home:
+        return Home.of("toy topic", self.space.account, self.space.region, self.name)
+
+
+class Topic(msgspec.Struct, frozen=True):
+    name: TopicName
+    endpoints: tuple[str, ...] = ()  # ARNs of queues, and URLs
+
+
+TOPICS = RecordKind("toy-topic", Topic, by_home)
+
+
+class Post(msgspec.Struct, frozen=True):
+    """A message that is to be sent to a URL."""
+
+    topic: TopicName
+    url: str
+    text: str
+
+
+POSTS = JobKind("toy-posts", Post, pauses_ms=(10, 20), lease_ms=30 * SECOND)
+
+
+class TopicMissing(PenstockError):
+    pass
+
+
+def queue_of(endpoint: str) -> QueueName | None:
+    """The queue, if the endpoint is the ARN of one."""
+    arn = Arn.parse(endpoint)
+    return arn.queue if arn is not None and arn.service == "sqs" else None
+
+
+class ShardTopics(Part):
+    """The topics of one shard. Their queues belong to any shard."""
+
+    def __init__(self, partition: Partition, post: PostRequest, turns: Turns) -> None:
+        self.metrics = TopicMetrics(partition.shard, turns)
+        self._shard = partition.shard
+        self._delivery = partition.delivery
+        self._post = post
+        self._table = partition.shard.table(TOPICS)
+        self._jobs = JobQueues(partition, POSTS, self._carry_out, self._give_up)
+        self._delivery.on_refused(SENDER, self._refused)
+
+    @property
+    def job_queues(self) -> Sequence[JobQueues[Any]]:
+        return (self._jobs,)
+
+    def start(self) -> None:
+        self._jobs.start()
+
+    def stop(self) -> None:
+        self._jobs.stop()
+
+    # -- definitions -----------------------------------------------------------------------------------------
+
+    def find(self, name: TopicName) -> Topic:
+        """Raises TopicMissing."""
+        topic = self._table.get(name.home.key(name.arn))
+        if topic is None:
+            raise TopicMissing
+        return topic
+
+    async def create(self, name: TopicName) -> None:
+        """A topic that exists stays as it is."""
+        if self._table.get(name.home.key(name.arn)) is None:
+            self._put(Topic(name))
+        await self._shard.settled()
+
+    async def subscribe(self, name: TopicName, endpoint: str) -> None:
+        """Raises TopicMissing."""
+        endpoints = self.find(name).endpoints
+        if endpoint not in endpoints:
+            self._put(Topic(name, (*endpoints, endpoint)))
+        await self._shard.settled()
+
+    async def endpoints(self, name: TopicName) -> list[str]:
+        """Raises TopicMissing."""
+        found = self.find(name).endpoints
+        await self._shard.settled()
+        return list(found)
+
+    def _put(self, topic: Topic) -> None:
+        self._shard.check_owned()
+        self._shard.check_sends()
+        self._table.put(topic.name.home.key(topic.name.arn), topic)
+
+    # -- messages --------------------------------------------------------------------------------------------
+
+    async def publish(self, name: TopicName, text: str) -> None:
+        """Done when the message is durable: in queues of this shard, on its way to others, as a job for each URL.
+        Raises TopicMissing."""
+        endpoints = self.find(name).endpoints
+        queues = {endpoint: queue for endpoint in endpoints if (queue := queue_of(endpoint)) is not None}
+        targets = [QueueTarget(queue, name.arn) for queue in queues.values()]
+
+        message = Outgoing(body=text, sender=SENDER, size=len(text.encode()))
+        refused = failed = 0
+
+        def in_commit(refusals: list[Refusal]) -> None:
+            nonlocal refused, failed
+            refused = len(refusals)
+            for url in endpoints:
+                if url not in queues and not self._jobs.add(
+                    name.home, name.space, url, Post(name, url, text)
+                ):
+                    failed += 1
+
+        await self._delivery.deliver(message, targets, SENDER, f"the topic {name.name}", in_commit)
+        self.metrics.add(name, PUBLISHED)
+        self.metrics.add(name, DELIVERED, len(targets) - refused)
+        self.metrics.add(name, FAILED, refused + failed)
+
+    def _refused(self, refusal: Refusal) -> None:
+        """A queue of another shard did not take a message that was counted as delivered when it left."""
+        name = TopicName.parse(refusal.target.token)
+        assert name is not None, "the token is the ARN of the topic"
+        self._count(name, FAILED)
+
+    async def _carry_out(self, job: Job[Post]) -> None:
+        """Raises JobFailed."""
+        await self._post(job.payload.topic.space.account, job.payload.url, job.payload.text)
+        if not self._jobs.stopped:
+            job.done()
+            self._count(job.payload.topic, DELIVERED)
+
+    def _give_up(self, job: Job[Post], reason: str) -> None:
+        self._count(job.payload.topic, FAILED)
+
+    def _count(self, name: TopicName, metric: str) -> None:
+        """Count once the open commit is durable."""
+        self._shard.open_commit.when_durable.append(lambda _: self.metrics.add(name, metric))
