@@ -139,7 +139,7 @@ class Parts:
             self.security.credentials,
             lambda: self._routes.pages,
             lambda: self._ended_sessions,
-            {each.console_path: each.target_prefix for each in services if each.console_path},
+            services,
             throttle,
         )
         if config.console:

@@ -21,7 +21,7 @@ SERVICE = Service(
     arns=(ArnKind("toy", "topic/", "Example::Toy::Topic"),),
     condition_keys=("toy:endpoint",),
     policies={"toy-publish": ("toy:Publish",), "toy-full-access": ("toy:*",)},
-    console_path="toy",
+    console_path="topics",
     metric_namespaces=(TopicNamespace(),),
     records=(TOPICS,),
 )
