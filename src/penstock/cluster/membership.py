@@ -16,7 +16,6 @@ import asyncio
 import hmac
 import logging
 import secrets
-import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from functools import partial
@@ -24,6 +23,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from penstock import __version__
 from penstock.backoff import backoff
+from penstock.clock import boot_s
 from penstock.cluster.placement import next_moves
 from penstock.errors import PenstockError, StoreError, StoreRefused
 from penstock.store.leases import ClusterView, LeaseRow, Leases, NodeRow
@@ -48,13 +48,6 @@ class Times(NamedTuple):
 
 TIMES = Times()
 MOVES_MAX = 4  # planned ones, at a time
-
-# On Linux the monotonic clock stands still while the machine is suspended; leases run out all the same.
-_CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-
-
-def boot_time() -> float:
-    return time.clock_gettime(_CLOCK)
 
 
 class ShardHost(Protocol):
@@ -120,7 +113,7 @@ class Membership:
         prove: Callable[[str], bytes],
         hint: Callable[[Iterable[str]], None] = lambda addresses: None,
         gone: Callable[[str], None] = lambda address: None,
-        clock: Callable[[], float] = boot_time,
+        clock: Callable[[], float] = boot_s,
         times: Times = TIMES,
     ) -> None:
         """``prove``: the proof of our secret for the node with this id. ``hint``: ask the nodes with these addresses
