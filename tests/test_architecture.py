@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import penstock
 
 SOURCE = Path(penstock.__file__).parent
@@ -189,33 +191,55 @@ def test_rules_read_no_clock_and_do_no_io() -> None:
     assert offenders == []
 
 
-# Where the clock of the machine is read, besides clock.py and the code of clients: prefixes of modules, and why.
-CLOCK_READERS = {
-    "auth": "signatures, sessions and locks of files are judged by the real time",
-    "broker.runtime": "the timers of the loop",
+# Who reads the wall clock of the machine, besides clock.py (``real_s``, ``real_utc``): packages that do without that.
+WALL_CLOCK_READERS = {
+    "clock": "the place for it",
+    "auth": "judges signatures, and is the same in a client and in a server",
+    "client": "users bring their own clocks, and it works without a server",
+    "testing": "the clock that tests control starts at it",
+}
+
+# Who takes the real time from clock.py instead of the clock of the broker: modules, and why.
+REAL_TIME_READERS = {
+    "cli": "a command is a process of its own, without a broker",
+    "server.backup": "when a backup was made: without a broker, too",
+    "server.callers": "signatures are judged by the real time",
+    "server.console": "signs requests, and sessions end by the real time",
+    "server.control": "times of the audit log are real ones",
+    "server.http.response": "the Date of a response",
+    "server.metrics.process": "when the process began",
+    "server.security": "when certificates expire",
+    "store.sqlite.file": "since when a process has the file",
+}
+
+# Who reads a clock that is never set, to measure or to wait: modules, and why the clock of the broker is not for it.
+MONOTONIC_READERS = {
+    "auth.secret_files": "how long a lock of a file is waited for",
+    "broker.runtime": "the timers of the loop, by which the clock of the broker advances",
     "cli": "commands wait for a server, in a process of their own",
     "client": "a client of any server",
-    "migrate": "waits for files to be released, in a process of its own",
-    "server.callers": "signatures are judged by the real time",
+    "cluster.membership": "leases, which the rules of a queue know nothing of",
+    "migrate.stores.opened": "waits for files to be released, in a process of its own",
     "server.compose": "how often the disk is looked at",
-    "server.console": "signs requests, as a client does",
+    "server.console": "when signed in pages are forgotten",
     "server.console_streams": "how often an open page is told of changes",
     "server.control": "how long the process runs",
-    "server.http": "connections that are silent, and the Date of a response",
-    "server.metrics.process": "when the process began",
-    "server.routes": "rate limits",
-    "server.security": "when certificates expire",
-    "server.systemd": "the protocol of systemd wants it",
+    "server.http.connection": "connections that are silent",
+    "server.http.listener": "connections that are silent",
     "server.processes.supervisor": "how often a process has crashed lately",
+    "server.routes": "rate limits",
+    "server.systemd": "the protocol of systemd wants it",
     "services.admin.totals": "how long the computing of sums took, and so for how long they serve",
     "store.postgres.connection": "when a connection is tried again",
     "testing": "the clock that tests control is built on it",
 }
-_WALL_CLOCKS = {"time", "time_ns"}
-_CLOCKS = {*_WALL_CLOCKS, "monotonic", "monotonic_ns", "real_s"}
+_WALL_CLOCKS = {"time", "time_ns", "clock_gettime", "clock_gettime_ns"}
+_MONOTONIC_CLOCKS = {"monotonic", "monotonic_ns", "boot_s"}
+_REAL_TIMES = {"real_s", "real_utc"}
+_NOW_WITHOUT = {"gmtime": 1, "localtime": 1, "strftime": 2}  # the time is now with fewer arguments
 
 
-def clock_reads(tree: ast.AST, clocks: set[str] = _CLOCKS) -> Iterator[int]:
+def clock_reads(tree: ast.AST, clocks: set[str]) -> Iterator[int]:
     """Lines that name time.time, time.monotonic or another one of these, also if imported by name."""
     for node in ast.walk(tree):
         match node:
@@ -226,22 +250,58 @@ def clock_reads(tree: ast.AST, clocks: set[str] = _CLOCKS) -> Iterator[int]:
                     yield node.lineno
 
 
+def wall_clock_reads(tree: ast.AST) -> Iterator[int]:
+    """As :func:`clock_reads`, with what else gives the date and time of now."""
+    yield from clock_reads(tree, _WALL_CLOCKS)
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(attr="utcnow" | "today"):
+                yield node.lineno
+            case ast.Attribute(value=ast.Name(id="datetime") | ast.Attribute(attr="datetime"), attr="now"):
+                yield node.lineno
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="time"), attr=name), args=given):
+                if len(given) < _NOW_WITHOUT.get(name, 0):
+                    yield node.lineno
+
+
+def check_readers(readers: dict[str, list[int]], allowed: dict[str, str]) -> None:
+    used = {reader: {name for name in allowed if f"{reader}.".startswith(f"{name}.")} for reader in readers}
+    assert {reader: lines for reader, lines in readers.items() if not used[reader]} == {}
+    assert allowed.keys() - set().union(*used.values()) == set(), "these read no clock any more"
+
+
 def test_the_wall_clock_of_the_machine_is_read_in_few_places() -> None:
-    """The others take ``clock.real_s``, or the clock of the broker."""
-    readers = {package(module) for module, tree in MODULES.items() if list(clock_reads(tree, _WALL_CLOCKS))}
-    assert readers == {"clock", "auth", "client", "testing"}
+    """The others take ``real_s`` or ``real_utc`` of clock.py, or the clock of the broker."""
+    readers = {module: lines for module, tree in MODULES.items() if (lines := list(wall_clock_reads(tree)))}
+    check_readers(readers, WALL_CLOCK_READERS)
 
 
-def test_time_is_read_from_the_clock_of_the_broker() -> None:
+@pytest.mark.parametrize(
+    ("clocks", "allowed"), [(_REAL_TIMES, REAL_TIME_READERS), (_MONOTONIC_CLOCKS, MONOTONIC_READERS)]
+)
+def test_time_is_read_from_the_clock_of_the_broker(clocks: set[str], allowed: dict[str, str]) -> None:
     """Or a test that advances its clock would see two times."""
-    readers = {module: lines for module, tree in MODULES.items() if (lines := list(clock_reads(tree)))}
-    del readers["clock"]
-    allowed = {reader for reader in readers for name in CLOCK_READERS if f"{reader}.".startswith(f"{name}.")}
-    assert {reader: readers[reader] for reader in readers.keys() - allowed} == {}
-    unused = {
-        name for name in CLOCK_READERS if not any(f"{each}.".startswith(f"{name}.") for each in readers)
+    readers = {
+        module: lines for module, tree in MODULES.items() if (lines := list(clock_reads(tree, clocks)))
     }
-    assert unused == set(), "these read no clock any more"
+    readers.pop("clock", None)
+    check_readers(readers, allowed)
+
+
+def test_every_way_to_read_the_wall_clock_is_seen() -> None:
+    for code in (
+        "time.time()", "time.time_ns", "from time import time", "time.clock_gettime(0)", "time.localtime()",
+        "time.strftime('%H')", "datetime.now(UTC)", "datetime.datetime.now()", "datetime.utcnow()", "date.today()",
+    ):  # fmt: skip
+        assert list(wall_clock_reads(ast.parse(code))), code
+    for code in (
+        "time.gmtime(1)",
+        "time.strftime('%H', moment)",
+        "loop.time()",
+        "clock.now()",
+        "time.monotonic()",
+    ):
+        assert not list(wall_clock_reads(ast.parse(code))), code
 
 
 def test_the_broker_has_no_words_of_aws() -> None:

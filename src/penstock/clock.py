@@ -9,6 +9,7 @@ differ only by how much the wall clock was set since, and that difference surviv
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from typing import Protocol
 
 
@@ -21,6 +22,21 @@ class Clock(Protocol):
 real_s = time.time
 """The time of the machine in seconds since 1970, whatever clock the broker runs by: for what has to agree with other
 machines, such as signatures, certificates and the Date of a response."""
+
+
+def real_utc() -> datetime:
+    """As ``real_s``."""
+    return datetime.fromtimestamp(real_s(), UTC)
+
+
+# On Linux the monotonic clock stands still while the machine is suspended; leases run out all the same.
+_BOOT_CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def boot_s() -> float:
+    """Seconds of a monotonic clock that also counts while the machine is suspended."""
+    return time.clock_gettime(_BOOT_CLOCK)
+
 
 _ROUNDING_MS = 1000
 

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from penstock.backoff import backoff
 from penstock.broker.delivery import RULES, IfRefused, Refusal, outgoing_of
 from penstock.broker.encryption import contents_or_errors
 from penstock.broker.failures import Failures
@@ -386,22 +387,22 @@ class Route:
             run_detached(self._run())
 
     async def _run(self) -> None:
-        outbox, pause_ms = self._outbox, _RETRY_MIN_MS
+        outbox, failed = self._outbox, 0  # times in a row
         try:
             while self._more and not outbox.stopped and outbox.shard.ended is None:
                 self._more = False
                 try:
                     await self._hand_over()
-                    pause_ms = _RETRY_MIN_MS
+                    failed = 0
                 except Exception as error:
                     self._more = True
                     self._fall_behind()
+                    failed += 1
                     if not isinstance(error, PenstockError):
                         log.exception("handing messages over to shard %d failed", self._target)
-                    elif pause_ms == _RETRY_MIN_MS and not outbox.stopped:
+                    elif failed == 1 and not outbox.stopped:
                         log.warning("messages for shard %d wait: %s", self._target, error)
-                    await outbox.shard.pause(pause_ms)
-                    pause_ms = min(2 * pause_ms, _RETRY_MAX_MS)
+                    await outbox.shard.pause(int(backoff(failed, _RETRY_MIN_MS, _RETRY_MAX_MS)))
         finally:
             self.running = False
 

@@ -15,6 +15,7 @@ from threading import Thread
 from time import perf_counter, thread_time
 from typing import Any, Protocol, TypeVar
 
+from penstock.backoff import backoff
 from penstock.clock import Clock
 from penstock.errors import StoreClosed
 from penstock.metrics.histogram import Histogram
@@ -62,12 +63,12 @@ class CommitPlacement:
     WEIGHT = 1 / 8  # of the latest in that average
     PAUSE_MIN_S, PAUSE_MAX_S = 1.0, 64.0
 
-    __slots__ = ("_average_s", "_now", "_pause_s", "_thread_until")
+    __slots__ = ("_average_s", "_now", "_slow", "_thread_until")
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._average_s = 0.0
-        self._pause_s = self.PAUSE_MIN_S
+        self._slow = 0  # times in a row
         self._thread_until = 0.0
 
     def on_loop(self) -> bool:
@@ -78,10 +79,10 @@ class CommitPlacement:
         average_s = self._average_s + (seconds - self._average_s) * self.WEIGHT
         if average_s > self.SLOW_S:
             average_s = self.SLOW_S  # when it is tried again, one more that is slow will do
-            self._thread_until = self._now() + self._pause_s
-            self._pause_s = min(2 * self._pause_s, self.PAUSE_MAX_S)
+            self._slow += 1
+            self._thread_until = self._now() + backoff(self._slow, self.PAUSE_MIN_S, self.PAUSE_MAX_S)
         elif average_s < self.SLOW_S / 2:
-            self._pause_s = self.PAUSE_MIN_S
+            self._slow = 0
         self._average_s = average_s
 
 

@@ -6,11 +6,12 @@ from datetime import UTC, datetime
 
 from penstock.cli.arguments import short_age
 from penstock.cli.output import Output
+from penstock.clock import real_utc
 
 
 def age_s(time: str) -> float:
     """Since a time in RFC 3339; not negative if the server's clock is ahead."""
-    return max(0.0, (datetime.now(UTC) - datetime.fromisoformat(time)).total_seconds())
+    return max(0.0, (real_utc() - datetime.fromisoformat(time)).total_seconds())
 
 
 def rfc3339(seconds: float) -> str:
@@ -28,7 +29,7 @@ def shown_time(time: str, out: Output) -> str:
     if not out.is_terminal:
         return time
     local = datetime.fromisoformat(time).astimezone()
-    now = datetime.now(UTC)
+    now = real_utc()
     form = "%H:%M:%S" if local.date() == now.astimezone().date() else "%Y-%m-%d %H:%M:%S"
     seconds = (now - local).total_seconds()
     relative = f"{shown_age(time)} ago" if seconds >= 0 else f"in {short_age(-seconds)}"

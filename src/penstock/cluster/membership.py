@@ -16,13 +16,14 @@ import asyncio
 import hmac
 import logging
 import secrets
-import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from penstock import __version__
+from penstock.backoff import backoff
+from penstock.clock import boot_s
 from penstock.cluster.placement import next_moves
 from penstock.errors import PenstockError, StoreError, StoreRefused
 from penstock.store.leases import ClusterView, LeaseRow, Leases, NodeRow
@@ -47,13 +48,6 @@ class Times(NamedTuple):
 
 TIMES = Times()
 MOVES_MAX = 4  # planned ones, at a time
-
-# On Linux the monotonic clock stands still while the machine is suspended; leases run out all the same.
-_CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-
-
-def boot_time() -> float:
-    return time.clock_gettime(_CLOCK)
 
 
 class ShardHost(Protocol):
@@ -81,17 +75,20 @@ class FailedShards:
     def __init__(self, clock: Callable[[], float], times: Times) -> None:
         self._clock = clock
         self._times = times
-        self._failed: dict[int, tuple[str, float, float]] = {}  # why, the pause, when it ends
+        self._failed: dict[int, tuple[str, int, float]] = {}  # why, how often, when the pause ends
 
     def add(self, shard: int, error: PenstockError) -> None:
         """A reason is logged once, however many shards it holds back, and as an error if it lasts."""
         is_known = any(str(error) == why for why, _, _ in self._failed.values())
-        _, before, _ = self._failed.get(shard, ("", self._times.retry / 2, 0.0))
-        pause = min(2 * before, self._times.retry_max)
-        self._failed[shard] = str(error), pause, self._clock() + pause
-        lasts = before < pause == self._times.retry_max
+        before = self._failed[shard][1] if shard in self._failed else 0
+        pause = self._pause(before + 1)
+        self._failed[shard] = str(error), before + 1, self._clock() + pause
+        lasts = pause == self._times.retry_max and (before == 0 or self._pause(before) < pause)
         level = logging.ERROR if lasts else logging.DEBUG if is_known else logging.WARNING
         log.log(level, "cannot load or hand over shard %d, trying again: %s", shard, error)
+
+    def _pause(self, times: int) -> float:
+        return backoff(times, self._times.retry, self._times.retry_max)
 
     def discard(self, shard: int) -> None:
         if self._failed.pop(shard, None) is not None:
@@ -116,7 +113,7 @@ class Membership:
         prove: Callable[[str], bytes],
         hint: Callable[[Iterable[str]], None] = lambda addresses: None,
         gone: Callable[[str], None] = lambda address: None,
-        clock: Callable[[], float] = boot_time,
+        clock: Callable[[], float] = boot_s,
         times: Times = TIMES,
     ) -> None:
         """``prove``: the proof of our secret for the node with this id. ``hint``: ask the nodes with these addresses

@@ -15,7 +15,6 @@ import tarfile
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
@@ -24,6 +23,7 @@ import msgspec
 from penstock import __version__
 from penstock.auth.encryption.keyring import read_keyring_file
 from penstock.auth.secret_files import exists
+from penstock.clock import real_s, real_utc
 from penstock.errors import StoreError, StoreRefused
 from penstock.files import create_private, sync
 from penstock.server.settings.config import Config
@@ -78,7 +78,7 @@ def back_up(
         tarfile.open(fileobj=file, mode="w|", format=tarfile.PAX_FORMAT) as tar,
     ):
         archive = _Archive(tar)
-        created = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        created = real_utc().isoformat(timespec="milliseconds").replace("+00:00", "Z")
         with snapshots([config.data / name for name in names]) as shards:
             held = _total([shard.held for shard in shards])
             for number, (name, shard) in enumerate(zip(names, shards, strict=True)):
@@ -215,7 +215,7 @@ class _Archive:
 def _member(name: str, size: int) -> tarfile.TarInfo:
     member = tarfile.TarInfo(name)
     member.size, member.mode = size, 0o600
-    member.mtime = int(datetime.now(UTC).timestamp())
+    member.mtime = int(real_s())
     return member
 
 

@@ -8,11 +8,11 @@ import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from penstock.clock import real_utc
 from penstock.errors import StoreError, StoreRefused
 from penstock.server.audit.search import EventFilter, newest_events, parse_time
 from penstock.server.backup import back_up, back_up_to, check_can_back_up
@@ -74,7 +74,7 @@ class ProcessControl:
         audit = self._parts.security.audit
         if audit is None:
             raise admin_fault("NotPossible", "The server has no audit log: set credentials or audit.")
-        now, times = datetime.now(UTC), {}
+        now, times = real_utc(), {}
         for member in ("since", "until"):
             try:
                 text = getattr(chosen, member)

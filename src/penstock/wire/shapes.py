@@ -189,7 +189,7 @@ def check_known(names: Iterable[str], known: Collection[str]) -> None:
 
 
 def _field(name: str, hint: Any) -> Field:
-    bare, notes = _bare(hint)
+    bare, notes = bare_hint(hint)
     marks = {type(note): note for note in notes}
     place = next((note for note in notes if isinstance(note, Place)), None)
     shape = Scalar(bytes) if isinstance(place, Payload) and bare is Any else _shape(hint)
@@ -204,7 +204,7 @@ def _spelling(name: str, shape: Shape, mark: Flat | Wrapped) -> Spelling:
     return Spelling(mark.name or name, item, mark.key, mark.value, json=name)
 
 
-def _bare(hint: Any) -> tuple[Any, list[Any]]:
+def bare_hint(hint: Any) -> tuple[Any, list[Any]]:
     """The hint without ``Annotated`` and ``| None``, and its annotations."""
     notes: list[Any] = []
     while True:
@@ -218,7 +218,7 @@ def _bare(hint: Any) -> tuple[Any, list[Any]]:
 
 
 def _shape(hint: Any) -> Shape:
-    hint, notes = _bare(hint)
+    hint, notes = bare_hint(hint)
     if get_origin(hint) is list:
         member = _shape(get_args(hint)[0])
         return ListOf(member, _spelling("", member, Wrapped()))

@@ -18,6 +18,7 @@ from penstock.cli.arguments import DurationArgument, short_age, short_size
 from penstock.cli.output import Cell, cell_text, safe
 from penstock.cli.target import Target, with_target
 from penstock.client.api import ApiError, Json, Unavailable
+from penstock.clock import real_s
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -113,7 +114,9 @@ class _View:
             queues = self.read(max(1, min(1000, lines - _FRAME)))
         except (ApiError, Unavailable) as error:
             problem = safe(str(error))
-        title = Text(f"{safe(self._target.endpoint.url)}  {time.strftime('%H:%M:%S')}  {problem}")
+        title = Text(
+            f"{safe(self._target.endpoint.url)}  {time.strftime('%H:%M:%S', time.localtime(real_s()))}  {problem}"
+        )
         table = Table(
             box=box.SIMPLE_HEAD, title=title, title_justify="left", caption=Text(_KEYS), expand=True
         )

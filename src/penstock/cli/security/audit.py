@@ -6,13 +6,13 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
 from penstock.cli.failure import Failure, printable
 from penstock.cli.options import configured
+from penstock.clock import real_utc
 from penstock.server.audit.search import (
     AuditReader,
     EventFilter,
@@ -124,7 +124,7 @@ def _time(option: str, text: str | None) -> str | None:
     if text is None:
         return None
     try:
-        return parse_time(text, datetime.now(UTC))
+        return parse_time(text, real_utc())
     except (ValueError, OverflowError):
         raise Failure(
             f'invalid value "{text}" for {option}: expected a time such as 2026-01-31T12:00Z or 15m'

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
 from typing import NamedTuple
@@ -23,6 +23,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from penstock.cli.failure import Failure
 from penstock.cli.output import Output, json_option
 from penstock.cli.security.identity import is_there
+from penstock.clock import real_utc
 
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 _CLOCK_SKEW = timedelta(hours=1)  # for clients whose clock is behind
@@ -134,9 +135,7 @@ def command(out: Path, names: tuple[str, ...], client: str | None, days: int, as
         raise Failure("--name is for the certificate of a server: a client has the name given to --client")
     served = () if client is not None else tuple(dict.fromkeys((*_LOCAL_NAMES, socket.gethostname(), *names)))
     try:
-        made = make_certificate(
-            client or served[0], served, days, client=client is not None, now=datetime.now(UTC)
-        )
+        made = make_certificate(client or served[0], served, days, client=client is not None, now=real_utc())
     except ValueError as error:
         raise Failure(f"cannot create a certificate for that name: {error}") from None
     stem = "penstock" if client is None else "penstock-client"

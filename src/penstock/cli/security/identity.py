@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from penstock.auth.secret_files import exists
 from penstock.cli.failure import Failure
 from penstock.cli.options import configured, with_these_settings
 from penstock.cli.output import Output, json_option
+from penstock.clock import real_utc
 from penstock.names import in_partition, partition_of
 from penstock.server.settings.config import Config
 
@@ -146,7 +147,7 @@ def _account(_context: click.Context, _option: click.Parameter, text: str | None
 
 
 def now() -> datetime:
-    return datetime.now(UTC).replace(microsecond=0)
+    return real_utc().replace(microsecond=0)
 
 
 def pairs(texts: Iterable[str], option: str) -> dict[str, str]:

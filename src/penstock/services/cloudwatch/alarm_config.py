@@ -8,11 +8,10 @@ from typing import cast, get_args
 
 from penstock.errors import ExpressionInvalid
 from penstock.metrics.alarms import AlarmRule, Comparison, Missing
-from penstock.metrics.composite import RULE_LENGTH_MAX, parse_rule
+from penstock.metrics.composite import parse_rule
 from penstock.metrics.expressions import CallPart, parts_of
 from penstock.metrics.functions import Environment, TimeSeries, compute
 from penstock.metrics.series import HOUR_S, MINUTE_S
-from penstock.metrics.statistics import SIMPLE
 from penstock.monitoring.alarm_records import AlarmConfig, AlarmQuery, MetricStat, Suppressor
 from penstock.monitoring.limits import ALARM_STEPS_MAX
 from penstock.services.cloudwatch.faults import (
@@ -22,24 +21,18 @@ from penstock.services.cloudwatch.faults import (
     validation_error,
 )
 from penstock.services.cloudwatch.limits import (
-    ACTION_LENGTH_MAX,
-    ACTIONS_MAX,
-    ALARM_ARN_LENGTH_MAX,
     ALARM_LONG_RANGE_S_MAX,
     ALARM_METRICS_MAX,
     ALARM_RANGE_S_MAX,
     ALARM_SHORT_PERIODS_S,
-    DESCRIPTION_LENGTH_MAX,
     NAME_LENGTH_MAX,
-    SUPPRESSOR_S_MAX,
 )
 from penstock.services.cloudwatch.periods import check_statistic
 from penstock.services.cloudwatch.queries import parsed_expressions, read_queries
-from penstock.services.cloudwatch.structs import PutCompositeAlarmRequest, PutMetricAlarmRequest
-from penstock.services.cloudwatch.validation import ModelChecks, metric_key
+from penstock.services.cloudwatch.structs import BANDS, PutCompositeAlarmRequest, PutMetricAlarmRequest
+from penstock.services.cloudwatch.validation import CONSTRAINTS, metric_key
 from penstock.turns import Steps
 
-_BANDS = ("LessThanLowerOrGreaterThanUpperThreshold", "LessThanLowerThreshold", "GreaterThanUpperThreshold")
 _LOW_SAMPLES = ("evaluate", "ignore")
 _NOT_SUPPORTED = (
     "ThresholdMetricId", "EvaluationWindow", "WarmUpConfiguration", "EvaluationCriteria", "EvaluationInterval",
@@ -53,7 +46,7 @@ def metric_alarm_config(request: PutMetricAlarmRequest, account: str) -> Steps[A
     for member in _NOT_SUPPORTED:
         if getattr(request, member) is not None:
             raise not_supported(member)
-    _check_metric_alarm(request)
+    yield from _check_metric_alarm(request)
     assert request.EvaluationPeriods is not None and request.Threshold is not None
     if request.DatapointsToAlarm is not None and request.DatapointsToAlarm > request.EvaluationPeriods:
         raise validation_error("DatapointsToAlarm must be less than or equal to EvaluationPeriods")
@@ -85,34 +78,9 @@ def metric_alarm_config(request: PutMetricAlarmRequest, account: str) -> Steps[A
     )
 
 
-def _check_common(checks: ModelChecks, request: PutMetricAlarmRequest | PutCompositeAlarmRequest) -> None:
-    checks.length("alarmDescription", request.AlarmDescription, 0, DESCRIPTION_LENGTH_MAX)
-    for path, actions in (
-        ("oKActions", request.OKActions),
-        ("alarmActions", request.AlarmActions),
-        ("insufficientDataActions", request.InsufficientDataActions),
-    ):
-        checks.length(path, actions, 0, ACTIONS_MAX)
-        for number, action in enumerate((actions or ())[:ACTIONS_MAX], 1):
-            checks.length(f"{path}.{number}.member", action, 1, ACTION_LENGTH_MAX)
-
-
-def _check_metric_alarm(request: PutMetricAlarmRequest) -> None:
-    checks = ModelChecks()
-    _check_common(checks, request)
-    checks.name("metricName", request.MetricName)
-    checks.name("namespace", request.Namespace)
-    checks.choice("statistic", request.Statistic, tuple(SIMPLE))
-    checks.dimensions("dimensions", request.Dimensions)
-    checks.range("period", request.Period, 1)
-    checks.unit("unit", request.Unit)
-    checks.required("evaluationPeriods", request.EvaluationPeriods)
-    checks.range("evaluationPeriods", request.EvaluationPeriods, 1)
-    checks.range("datapointsToAlarm", request.DatapointsToAlarm, 1)
-    checks.required("comparisonOperator", request.ComparisonOperator)
-    checks.choice("comparisonOperator", request.ComparisonOperator, (*get_args(Comparison), *_BANDS))
-    checks.done()
-    if request.ComparisonOperator in _BANDS:
+def _check_metric_alarm(request: PutMetricAlarmRequest) -> Steps[None]:
+    yield from CONSTRAINTS.steps(request)
+    if request.ComparisonOperator in BANDS:
         raise not_supported(f"ComparisonOperator {request.ComparisonOperator}")
     if request.Threshold is None:
         raise cloudwatch_fault("MissingRequiredParameterException", "The parameter Threshold is required.")
@@ -217,16 +185,7 @@ def composite_alarm_config(request: PutCompositeAlarmRequest) -> AlarmConfig:
     """Raises Fault or RuleInvalid."""
     if request.ActionConfiguration is not None:
         raise not_supported("ActionConfiguration")
-    checks = ModelChecks()
-    _check_common(checks, request)
-    checks.required("alarmRule", request.AlarmRule)
-    checks.length("alarmRule", request.AlarmRule, 1, RULE_LENGTH_MAX)
-    checks.length("actionsSuppressor", request.ActionsSuppressor, 1, ALARM_ARN_LENGTH_MAX)
-    checks.range("actionsSuppressorWaitPeriod", request.ActionsSuppressorWaitPeriod, 0, SUPPRESSOR_S_MAX)
-    checks.range(
-        "actionsSuppressorExtensionPeriod", request.ActionsSuppressorExtensionPeriod, 0, SUPPRESSOR_S_MAX
-    )
-    checks.done()
+    CONSTRAINTS.check(request)
     wait_s, extension_s = request.ActionsSuppressorWaitPeriod, request.ActionsSuppressorExtensionPeriod
     suppressor = None
     if request.ActionsSuppressor is not None:

@@ -17,7 +17,6 @@ from penstock.monitoring.monitoring import ShardMonitoring
 from penstock.names import Arn, QueueName, Space
 from penstock.services.cloudwatch.alarm_config import composite_alarm_config, metric_alarm_config
 from penstock.services.cloudwatch.faults import cloudwatch_fault, validation_error
-from penstock.services.cloudwatch.limits import STATE_DATA_LENGTH_MAX, STATE_REASON_LENGTH_MAX
 from penstock.services.cloudwatch.resources import CloudWatch, authorize_alarms
 from penstock.services.cloudwatch.structs import (
     DeleteAlarmsRequest,
@@ -28,10 +27,8 @@ from penstock.services.cloudwatch.structs import (
     PutMetricAlarmRequest,
     SetAlarmStateRequest,
 )
-from penstock.services.cloudwatch.validation import ModelChecks
+from penstock.services.cloudwatch.validation import CONSTRAINTS
 from penstock.wire.service import Call
-
-_STATES = ("INSUFFICIENT_DATA", "ALARM", "OK")  # in the order of CloudWatch's text
 
 
 async def put_metric_alarm(cw: CloudWatch, request: PutMetricAlarmRequest, call: Call) -> None:
@@ -106,13 +103,7 @@ async def _check_queue(cw: CloudWatch, queue: QueueName, call: Call) -> None:
 
 
 async def set_alarm_state(cw: CloudWatch, request: SetAlarmStateRequest, call: Call) -> None:
-    checks = ModelChecks()
-    checks.required("stateValue", request.StateValue)
-    checks.choice("stateValue", request.StateValue, _STATES)
-    checks.required("stateReason", request.StateReason)
-    checks.length("stateReason", request.StateReason, 0, STATE_REASON_LENGTH_MAX)
-    checks.length("stateReasonData", request.StateReasonData, 0, STATE_DATA_LENGTH_MAX)
-    checks.done()
+    CONSTRAINTS.check(request)
     if request.StateReasonData is not None:
         try:
             msgspec.json.decode(request.StateReasonData)

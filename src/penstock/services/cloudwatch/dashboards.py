@@ -53,7 +53,7 @@ def named_dashboard(
 ) -> CloudWatchResource:
     """Raises Fault or NotOwned."""
     name = _name(request.DashboardName, "DashboardName")
-    tags = given_tags(request.Tags) if isinstance(request, PutDashboardRequest) else {}
+    tags = given_tags(request) if isinstance(request, PutDashboardRequest) else {}
     return dashboard_resource(cw, name, call, tags)
 
 

@@ -37,7 +37,7 @@ from penstock.services.cloudwatch.structs import (
     NamedMetric,
     PutMetricDataRequest,
 )
-from penstock.services.cloudwatch.validation import ModelChecks, read_token, shown_dimensions, write_token
+from penstock.services.cloudwatch.validation import CONSTRAINTS, read_token, shown_dimensions, write_token
 from penstock.turns import Steps
 from penstock.wire.service import Call, Fault
 
@@ -47,9 +47,7 @@ def metrics_of_namespace(cw: CloudWatch, request: PutMetricDataRequest, call: Ca
     namespace = request.Namespace
     if namespace is None:
         raise missing("Namespace")
-    checks = ModelChecks()
-    checks.name("namespace", namespace)
-    checks.done()
+    CONSTRAINTS.check(request, "Namespace")
     # CloudWatch: names that begin with AWS/ belong to services.
     if namespace.startswith((":", "AWS/")) or namespace in cw.monitoring.namespaces:
         raise invalid_value(f"The value {namespace} for parameter Namespace is invalid.")
@@ -212,12 +210,7 @@ def _number(name: str, value: float) -> float:
 
 
 async def list_metrics(cw: CloudWatch, request: ListMetricsRequest, call: Call) -> ListMetricsResult:
-    checks = ModelChecks()
-    checks.name("namespace", request.Namespace)
-    checks.name("metricName", request.MetricName)
-    checks.dimensions("dimensions", request.Dimensions, with_values=False)
-    checks.choice("recentlyActive", request.RecentlyActive, ("PT3H",))
-    checks.done()
+    CONSTRAINTS.check(request)
     if request.OwningAccount not in (None, call.space.account):
         return ListMetricsResult(Metrics=[])
     dimensions = [(each.Name or "", each.Value) for each in request.Dimensions or ()]

@@ -12,14 +12,12 @@ from penstock.metrics.statistics import SIMPLE
 from penstock.monitoring.alarm_records import Alarm, AlarmConfig, AlarmStatus, HistoryItem, alarm_arn
 from penstock.services.cloudwatch.faults import invalid_combination, not_supported
 from penstock.services.cloudwatch.limits import (
-    ACTION_LENGTH_MAX,
-    ALARM_NAMES_MAX,
-    NAME_LENGTH_MAX,
     RECORDS_MAX,
 )
 from penstock.services.cloudwatch.queries import shown_query
 from penstock.services.cloudwatch.resources import CloudWatch
 from penstock.services.cloudwatch.structs import (
+    SCAN_ORDERS,
     AlarmHistoryItem,
     CompositeAlarm,
     DescribeAlarmHistoryRequest,
@@ -31,7 +29,7 @@ from penstock.services.cloudwatch.structs import (
     MetricAlarm,
 )
 from penstock.services.cloudwatch.validation import (
-    ModelChecks,
+    CONSTRAINTS,
     metric_key,
     read_token,
     shown_dimensions,
@@ -39,10 +37,6 @@ from penstock.services.cloudwatch.validation import (
 )
 from penstock.wire.service import Call
 
-_STATES = ("INSUFFICIENT_DATA", "ALARM", "OK")
-_TYPES = ("CompositeAlarm", "MetricAlarm", "LogAlarm")
-_ITEM_TYPES = ("ConfigurationUpdate", "StateUpdate", "Action")
-_SCAN_ORDERS = ("TimestampDescending", "TimestampAscending")
 _OTHER_FILTERS = ("AlarmNames", "AlarmNamePrefix", "AlarmTypes", "StateValue", "ActionPrefix")
 
 
@@ -64,17 +58,7 @@ async def describe_alarms(cw: CloudWatch, request: DescribeAlarmsRequest, call: 
 
 def _check_describe(request: DescribeAlarmsRequest) -> None:
     """Raises Fault."""
-    checks = ModelChecks()
-    checks.names("alarmNames", request.AlarmNames, ALARM_NAMES_MAX)
-    checks.name("alarmNamePrefix", request.AlarmNamePrefix)
-    for number, name in enumerate(request.AlarmTypes or (), 1):
-        checks.choice(f"alarmTypes.{number}.member", name, _TYPES)
-    checks.name("childrenOfAlarmName", request.ChildrenOfAlarmName)
-    checks.name("parentsOfAlarmName", request.ParentsOfAlarmName)
-    checks.choice("stateValue", request.StateValue, _STATES)
-    checks.length("actionPrefix", request.ActionPrefix, 1, ACTION_LENGTH_MAX)
-    checks.range("maxRecords", request.MaxRecords, 1, RECORDS_MAX)
-    checks.done()
+    CONSTRAINTS.check(request)
     if request.AlarmNames and request.AlarmNamePrefix is not None:
         raise invalid_combination("AlarmNamePrefix and AlarmNames cannot both be specified")
     relatives = [request.ChildrenOfAlarmName, request.ParentsOfAlarmName]
@@ -115,17 +99,7 @@ def _is_wanted(alarm: Alarm, request: DescribeAlarmsRequest) -> bool:
 async def describe_alarms_for_metric(
     cw: CloudWatch, request: DescribeAlarmsForMetricRequest, call: Call
 ) -> DescribeAlarmsForMetricResult:
-    checks = ModelChecks()
-    checks.required("metricName", request.MetricName)
-    checks.name("metricName", request.MetricName)
-    checks.required("namespace", request.Namespace)
-    checks.name("namespace", request.Namespace)
-    checks.choice("statistic", request.Statistic, tuple(SIMPLE))
-    checks.length("extendedStatistic", request.ExtendedStatistic, 0, NAME_LENGTH_MAX)
-    checks.dimensions("dimensions", request.Dimensions)
-    checks.range("period", request.Period, 1)
-    checks.unit("unit", request.Unit)
-    checks.done()
+    CONSTRAINTS.check(request)
     metric = metric_key(request.Namespace or "", request.MetricName or "", request.Dimensions)
     statistic = request.Statistic or request.ExtendedStatistic
     found = []
@@ -214,15 +188,8 @@ async def describe_alarm_history(
 ) -> DescribeAlarmHistoryResult:
     if request.AlarmContributorId is not None:
         raise not_supported("AlarmContributorId")
-    checks = ModelChecks()
-    checks.name("alarmName", request.AlarmName)
-    for number, name in enumerate(request.AlarmTypes or (), 1):
-        checks.choice(f"alarmTypes.{number}.member", name, _TYPES)
-    checks.choice("historyItemType", request.HistoryItemType, _ITEM_TYPES)
-    checks.range("maxRecords", request.MaxRecords, 1, RECORDS_MAX)
-    checks.choice("scanBy", request.ScanBy, _SCAN_ORDERS)
-    checks.done()
-    ascending = request.ScanBy == _SCAN_ORDERS[1]
+    CONSTRAINTS.check(request)
+    ascending = request.ScanBy == SCAN_ORDERS[1]
     asked = [call.space, msgspec.structs.replace(request, NextToken=None, MaxRecords=None)]
     after = read_token(request.NextToken, asked)
     found = [

@@ -34,16 +34,16 @@ from penstock.services.cloudwatch.periods import check_period, check_statistic, 
 from penstock.services.cloudwatch.queries import parsed_expressions, read_queries
 from penstock.services.cloudwatch.resources import CloudWatch
 from penstock.services.cloudwatch.structs import (
+    SCAN_ORDERS,
     GetMetricDataRequest,
     GetMetricDataResult,
     MetricDataMessage,
     MetricDataResult,
 )
-from penstock.services.cloudwatch.validation import ModelChecks, read_token, write_token
+from penstock.services.cloudwatch.validation import CONSTRAINTS, read_token, write_token
 from penstock.turns import LongWork, Steps, in_pieces
 from penstock.wire.service import Call
 
-_SCAN_ORDERS = ("TimestampDescending", "TimestampAscending")
 _POINTS_MAX = 2_000_000  # that all metrics of a request could have
 _QUERIES_PER_READ = 50
 _KEYS_PER_READ = 1000
@@ -62,7 +62,6 @@ class Result(NamedTuple):
 
 
 async def get_metric_data(cw: CloudWatch, request: GetMetricDataRequest, call: Call) -> GetMetricDataResult:
-    _check(request)
     account = call.space.account
     async with cw.broker.turns.alone(account, is_gone=lambda: call.gone) as work:
         try:
@@ -74,7 +73,9 @@ async def get_metric_data(cw: CloudWatch, request: GetMetricDataRequest, call: C
 async def _answer(
     cw: CloudWatch, request: GetMetricDataRequest, call: Call, work: LongWork
 ) -> GetMetricDataResult:
+    await work.do(CONSTRAINTS.steps(request))
     assert request.StartTime is not None and request.EndTime is not None
+    check_times(request.StartTime, request.EndTime)
     given = request.MetricDataQueries or []
     queries = await work.do(read_queries("MetricDataQueries", given, call.space.account))
     expressions = await work.do(parsed_expressions(queries))
@@ -85,26 +86,13 @@ async def _answer(
     await reading.find(queries, expressions)
     results = await work.do(reading.results(queries, expressions, offset_s))
     most = request.MaxDatapoints or MAX_DATAPOINTS
-    ascending = request.ScanBy == _SCAN_ORDERS[1]
+    ascending = request.ScanBy == SCAN_ORDERS[1]
     page, following = await work.do(_page(results, after, most, ascending=ascending))
     return GetMetricDataResult(
         MetricDataResults=page,
         Messages=[],
         NextToken=None if following is None else write_token(asked, following),
     )
-
-
-def _check(request: GetMetricDataRequest) -> None:
-    """Raises Fault."""
-    checks = ModelChecks()
-    checks.required("metricDataQueries", request.MetricDataQueries)
-    checks.required("startTime", request.StartTime)
-    checks.required("endTime", request.EndTime)
-    checks.choice("scanBy", request.ScanBy, _SCAN_ORDERS)
-    checks.range("maxDatapoints", request.MaxDatapoints, 1, MAX_DATAPOINTS)
-    checks.done()
-    assert request.StartTime is not None and request.EndTime is not None
-    check_times(request.StartTime, request.EndTime)
 
 
 class _Search(NamedTuple):

@@ -10,14 +10,11 @@ from penstock.metrics.expressions import Part, in_order, parse_expression
 from penstock.monitoring.alarm_records import AlarmQuery, MetricStat
 from penstock.services.cloudwatch.faults import invalid_value, not_supported, validation_error
 from penstock.services.cloudwatch.limits import (
-    EXPRESSION_LENGTH_MAX,
-    LABEL_LENGTH_MAX,
     NAME_LENGTH_MAX,
-    QUERIES_MAX,
 )
 from penstock.services.cloudwatch.periods import check_period, check_statistic
 from penstock.services.cloudwatch.structs import MetricDataQuery, NamedMetric, StatOfMetric
-from penstock.services.cloudwatch.validation import ModelChecks, metric_key, shown_dimensions
+from penstock.services.cloudwatch.validation import metric_key, shown_dimensions
 from penstock.turns import Steps
 
 _ID = re.compile(rf"[a-z][a-zA-Z0-9_]{{0,{NAME_LENGTH_MAX - 1}}}")
@@ -25,14 +22,7 @@ _SQL = re.compile(r"\s*SELECT\s", re.IGNORECASE)
 
 
 def read_queries(parameter: str, given: Sequence[MetricDataQuery], account: str) -> Steps[list[AlarmQuery]]:
-    """``parameter``: how texts name them. Raises Fault."""
-    path = parameter[0].lower() + parameter[1:]
-    checks = ModelChecks()
-    checks.length(path, given, 1, QUERIES_MAX)
-    for number, query in enumerate(given[:QUERIES_MAX], 1):
-        _check_query(checks, f"{path}.{number}.member", query)
-        yield
-    checks.done()
+    """``given``: checked against the constraints of the model. ``parameter``: how texts name them. Raises Fault."""
     queries: dict[str, AlarmQuery] = {}
     for number, each in enumerate(given, 1):
         read = _query(f"{parameter}.member.{number}", each, account)
@@ -41,26 +31,6 @@ def read_queries(parameter: str, given: Sequence[MetricDataQuery], account: str)
         queries[read.id] = read
         yield
     return list(queries.values())
-
-
-def _check_query(checks: ModelChecks, at: str, query: MetricDataQuery) -> None:
-    checks.required(f"{at}.id", query.Id)
-    checks.name(f"{at}.id", query.Id)
-    checks.length(f"{at}.expression", query.Expression, 1, EXPRESSION_LENGTH_MAX)
-    checks.length(f"{at}.label", query.Label, 0, LABEL_LENGTH_MAX)
-    checks.range(f"{at}.period", query.Period, 1)
-    stat = query.MetricStat
-    if stat is not None:
-        metric = stat.Metric
-        checks.required(f"{at}.metricStat.metric", metric)
-        checks.required(f"{at}.metricStat.period", stat.Period)
-        checks.range(f"{at}.metricStat.period", stat.Period, 1)
-        checks.required(f"{at}.metricStat.stat", stat.Stat)
-        checks.unit(f"{at}.metricStat.unit", stat.Unit)
-        if metric is not None:
-            checks.name(f"{at}.metricStat.metric.namespace", metric.Namespace)
-            checks.name(f"{at}.metricStat.metric.metricName", metric.MetricName)
-            checks.dimensions(f"{at}.metricStat.metric.dimensions", metric.Dimensions)
 
 
 def _query(name: str, query: MetricDataQuery, account: str) -> AlarmQuery:

@@ -15,9 +15,8 @@ from penstock.auth.authorize import Resource, authorize
 from penstock.monitoring.alarm_records import alarm_arn
 from penstock.monitoring.dashboards import dashboard_arn
 from penstock.names import partition_of
-from penstock.services.cloudwatch.limits import ALARM_NAMES_MAX
 from penstock.services.cloudwatch.structs import NamesAlarms
-from penstock.services.cloudwatch.validation import ModelChecks, given_tags
+from penstock.services.cloudwatch.validation import CONSTRAINTS, given_tags
 from penstock.wire.service import Action, Call
 
 if TYPE_CHECKING:
@@ -57,11 +56,8 @@ def any_alarm(cw: CloudWatch, request: Any, call: Call) -> CloudWatchResource:
 
 def named_alarm(cw: CloudWatch, request: Any, call: Call) -> CloudWatchResource:
     """Raises Fault or NotOwned. Only a possible name and valid tags are shown to the policies."""
-    checks = ModelChecks()
-    checks.required("alarmName", request.AlarmName)
-    checks.name("alarmName", request.AlarmName)
-    checks.done()
-    tags = given_tags(getattr(request, "Tags", None))
+    CONSTRAINTS.check(request, "AlarmName")
+    tags = given_tags(request) if hasattr(request, "Tags") else _NOTHING
     return alarm_resource(cw, request.AlarmName, call, tags)
 
 
@@ -79,10 +75,7 @@ def alarm_resource(
 
 def named_alarms(cw: CloudWatch, request: NamesAlarms, call: Call) -> CloudWatchResource:
     """The first of several alarms; the handler asks for the others with :func:`authorize_alarms`."""
-    checks = ModelChecks()
-    checks.required("alarmNames", request.AlarmNames)
-    checks.names("alarmNames", request.AlarmNames, ALARM_NAMES_MAX)
-    checks.done()
+    CONSTRAINTS.check(request)
     names = request.AlarmNames or []
     return alarm_resource(cw, names[0], call) if names else any_alarm(cw, request, call)
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 
 from penstock.limits import SECOND
-from penstock.metrics.statistics import SIMPLE
 from penstock.monitoring.reading import StatQuery, UnitPoints
 from penstock.services.cloudwatch.faults import invalid_combination, invalid_value
-from penstock.services.cloudwatch.limits import DATAPOINTS_MAX, EXTENDED_STATISTICS_MAX, STATISTICS_MAX
+from penstock.services.cloudwatch.limits import DATAPOINTS_MAX
 from penstock.services.cloudwatch.periods import check_period, check_statistic, rounded_start
 from penstock.services.cloudwatch.resources import CloudWatch
 from penstock.services.cloudwatch.structs import (
@@ -16,7 +15,7 @@ from penstock.services.cloudwatch.structs import (
     GetMetricStatisticsRequest,
     GetMetricStatisticsResult,
 )
-from penstock.services.cloudwatch.validation import ModelChecks, metric_key
+from penstock.services.cloudwatch.validation import CONSTRAINTS, metric_key
 from penstock.wire.service import Call
 
 
@@ -46,22 +45,7 @@ async def get_metric_statistics(
 
 def _check(request: GetMetricStatisticsRequest) -> None:
     """Raises Fault."""
-    checks = ModelChecks()
-    for path, value in (
-        ("namespace", request.Namespace), ("metricName", request.MetricName), ("startTime", request.StartTime),
-        ("endTime", request.EndTime), ("period", request.Period),
-    ):  # fmt: skip
-        checks.required(path, value)
-    checks.name("namespace", request.Namespace)
-    checks.name("metricName", request.MetricName)
-    checks.dimensions("dimensions", request.Dimensions)
-    checks.range("period", request.Period, 1)
-    checks.length("statistics", request.Statistics, 1, STATISTICS_MAX)
-    for number, name in enumerate((request.Statistics or ())[:STATISTICS_MAX], 1):
-        checks.choice(f"statistics.{number}.member", name, tuple(SIMPLE))
-    checks.length("extendedStatistics", request.ExtendedStatistics, 1, EXTENDED_STATISTICS_MAX)
-    checks.unit("unit", request.Unit)
-    checks.done()
+    CONSTRAINTS.check(request)
     assert request.StartTime is not None and request.EndTime is not None and request.Period is not None
     if request.StartTime >= request.EndTime:
         raise invalid_value("The parameter StartTime must be less than the parameter EndTime.")

@@ -1,20 +1,73 @@
-"""Requests and responses of CloudWatch. Names are those of its model.
+"""Requests and responses of CloudWatch. Names are those of its model, and so are the constraints of their members.
 
-Every member of a request may be absent: handlers check what is required, with the texts of CloudWatch. A list of a
-response that is empty is written.
+Every member of a request may be absent: what is required is checked with the other constraints, or by handlers with
+texts of their own. A list of a response that is empty is written.
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, get_args
 
 import msgspec
 from msgspec import Meta
 
+from penstock.metrics.alarms import Comparison
+from penstock.metrics.composite import RULE_LENGTH_MAX
+from penstock.metrics.statistics import SIMPLE
+from penstock.services.cloudwatch.limits import (
+    ACTION_LENGTH_MAX,
+    ACTIONS_MAX,
+    ALARM_ARN_LENGTH_MAX,
+    ALARM_NAMES_MAX,
+    ARN_LENGTH_MAX,
+    DESCRIPTION_LENGTH_MAX,
+    DIMENSION_VALUE_LENGTH_MAX,
+    DIMENSIONS_MAX,
+    EXPRESSION_LENGTH_MAX,
+    EXTENDED_STATISTICS_MAX,
+    LABEL_LENGTH_MAX,
+    MAX_DATAPOINTS,
+    NAME_LENGTH_MAX,
+    QUERIES_MAX,
+    RECORDS_MAX,
+    STATE_DATA_LENGTH_MAX,
+    STATE_REASON_LENGTH_MAX,
+    STATISTICS_MAX,
+    SUPPRESSOR_S_MAX,
+    TAG_KEY_LENGTH_MAX,
+    TAG_VALUE_LENGTH_MAX,
+    TAGS_MAX,
+    UNITS,
+)
+from penstock.wire.constraints import Length, OneOf, Pattern, Required, Within
 from penstock.wire.shapes import Many, Time
 
 Text = str | None
 Integer = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None
+
+# CloudWatch: no control characters, which a name of a stored record could not have in every store either, and nothing
+# that XML cannot carry.
+_PRINTABLE = Pattern(r"[^\x00-\x1F\x7F\uFFFE\uFFFF]*")
+
+AnyName = Annotated[str, Length(1, NAME_LENGTH_MAX), _PRINTABLE]
+NameText = AnyName | None
+UnitName = Annotated[str, OneOf(UNITS)] | None
+AtLeastOne = Annotated[Integer, Within(1)]
+SimpleStatistic = Annotated[str, OneOf(tuple(SIMPLE))]
+SCAN_ORDERS = ("TimestampDescending", "TimestampAscending")
+ScanOrder = Annotated[str, OneOf(SCAN_ORDERS)] | None
+STATES = ("INSUFFICIENT_DATA", "ALARM", "OK")  # in the order of CloudWatch's text
+StateName = Annotated[str, OneOf(STATES)] | None
+NamesOfAlarms = Annotated[Many[AnyName], Length(0, ALARM_NAMES_MAX)] | None
+ALARM_TYPES = ("CompositeAlarm", "MetricAlarm", "LogAlarm")
+TypesOfAlarms = Many[Annotated[str, OneOf(ALARM_TYPES)]] | None
+PageSize = Annotated[Integer, Within(1, RECORDS_MAX)]
+Actions = Annotated[Many[Annotated[str, Length(1, ACTION_LENGTH_MAX)]] | None, Length(0, ACTIONS_MAX)]
+Description = Annotated[Text, Length(0, DESCRIPTION_LENGTH_MAX)]
+SuppressorSeconds = Annotated[Integer, Within(0, SUPPRESSOR_S_MAX)]
+ResourceArn = Annotated[Text, Required(), Length(1, ARN_LENGTH_MAX)]
+KeysOfTags = Annotated[Many[Annotated[str, Length(1, TAG_KEY_LENGTH_MAX)]] | None, Length(0, TAGS_MAX)]
+BANDS = ("LessThanLowerOrGreaterThanUpperThreshold", "LessThanLowerThreshold", "GreaterThanUpperThreshold")
 
 
 class CloudWatchStruct(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -26,21 +79,32 @@ class NotSupported(CloudWatchStruct):
 
 
 class Dimension(CloudWatchStruct):
-    Name: Text = None
-    Value: Text = None
+    Name: Annotated[NameText, Required()] = None
+    Value: Annotated[Text, Required(), Length(1, DIMENSION_VALUE_LENGTH_MAX)] = None
+
+
+class DimensionFilter(CloudWatchStruct):
+    Name: Annotated[NameText, Required()] = None
+    Value: Annotated[Text, Length(1, DIMENSION_VALUE_LENGTH_MAX)] = None
+
+
+MetricDimensions = Annotated[Many[Dimension] | None, Length(0, DIMENSIONS_MAX)]
 
 
 class TagPair(CloudWatchStruct):
-    Key: Text = None
-    Value: Text = None
+    Key: Annotated[Text, Required(), Length(1, TAG_KEY_LENGTH_MAX), _PRINTABLE] = None
+    Value: Annotated[Text, Required(), Length(0, TAG_VALUE_LENGTH_MAX), _PRINTABLE] = None
+
+
+TagPairs = Annotated[Many[TagPair] | None, Length(0, TAGS_MAX)]
 
 
 class NamedMetric(CloudWatchStruct):
     """``Metric`` in the model."""
 
-    Namespace: Text = None
-    MetricName: Text = None
-    Dimensions: Many[Dimension] | None = None
+    Namespace: NameText = None
+    MetricName: NameText = None
+    Dimensions: MetricDimensions = None
 
 
 # Data
@@ -73,18 +137,18 @@ class EntityData(CloudWatchStruct):
 
 
 class PutMetricDataRequest(CloudWatchStruct):
-    Namespace: Text = None
+    Namespace: NameText = None
     MetricData: Many[MetricDatum] | None = None
     EntityMetricData: Many[EntityData] | None = None
     StrictEntityValidation: bool | None = None
 
 
 class ListMetricsRequest(CloudWatchStruct):
-    Namespace: Text = None
-    MetricName: Text = None
-    Dimensions: Many[Dimension] | None = None
+    Namespace: NameText = None
+    MetricName: NameText = None
+    Dimensions: Annotated[Many[DimensionFilter] | None, Length(0, DIMENSIONS_MAX)] = None
     NextToken: Text = None
-    RecentlyActive: Text = None
+    RecentlyActive: Annotated[Text, OneOf(("PT3H",))] = None
     IncludeLinkedAccounts: bool | None = None
     OwningAccount: Text = None
 
@@ -96,15 +160,15 @@ class ListMetricsResult(CloudWatchStruct):
 
 
 class GetMetricStatisticsRequest(CloudWatchStruct):
-    Namespace: Text = None
-    MetricName: Text = None
-    Dimensions: Many[Dimension] | None = None
-    StartTime: Time | None = None
-    EndTime: Time | None = None
-    Period: Integer = None
-    Statistics: Many[str] | None = None
-    ExtendedStatistics: Many[str] | None = None
-    Unit: Text = None
+    Namespace: Annotated[NameText, Required()] = None
+    MetricName: Annotated[NameText, Required()] = None
+    Dimensions: MetricDimensions = None
+    StartTime: Annotated[Time | None, Required()] = None
+    EndTime: Annotated[Time | None, Required()] = None
+    Period: Annotated[AtLeastOne, Required()] = None
+    Statistics: Annotated[Many[SimpleStatistic] | None, Length(1, STATISTICS_MAX)] = None
+    ExtendedStatistics: Annotated[Many[str] | None, Length(1, EXTENDED_STATISTICS_MAX)] = None
+    Unit: UnitName = None
 
 
 class Datapoint(CloudWatchStruct):
@@ -126,19 +190,19 @@ class GetMetricStatisticsResult(CloudWatchStruct):
 class StatOfMetric(CloudWatchStruct):
     """``MetricStat`` in the model."""
 
-    Metric: NamedMetric | None = None
-    Period: Integer = None
-    Stat: Text = None
-    Unit: Text = None
+    Metric: Annotated[NamedMetric | None, Required()] = None
+    Period: Annotated[AtLeastOne, Required()] = None
+    Stat: Annotated[Text, Required()] = None
+    Unit: UnitName = None
 
 
 class MetricDataQuery(CloudWatchStruct):
-    Id: Text = None
+    Id: Annotated[NameText, Required()] = None
     MetricStat: StatOfMetric | None = None
-    Expression: Text = None
-    Label: Text = None
+    Expression: Annotated[Text, Length(1, EXPRESSION_LENGTH_MAX)] = None
+    Label: Annotated[Text, Length(0, LABEL_LENGTH_MAX)] = None
     ReturnData: bool | None = None
-    Period: Integer = None
+    Period: AtLeastOne = None
     AccountId: Text = None
 
 
@@ -149,12 +213,12 @@ class LabelChoices(CloudWatchStruct):
 
 
 class GetMetricDataRequest(CloudWatchStruct):
-    MetricDataQueries: Many[MetricDataQuery] | None = None
-    StartTime: Time | None = None
-    EndTime: Time | None = None
+    MetricDataQueries: Annotated[Many[MetricDataQuery] | None, Required(), Length(1, QUERIES_MAX)] = None
+    StartTime: Annotated[Time | None, Required()] = None
+    EndTime: Annotated[Time | None, Required()] = None
     NextToken: Text = None
-    ScanBy: Text = None
-    MaxDatapoints: Integer = None
+    ScanBy: ScanOrder = None
+    MaxDatapoints: Annotated[Integer, Within(1, MAX_DATAPOINTS)] = None
     LabelOptions: LabelChoices | None = None
 
 
@@ -182,27 +246,27 @@ class GetMetricDataResult(CloudWatchStruct):
 
 
 class PutMetricAlarmRequest(CloudWatchStruct):
-    AlarmName: Text = None
-    AlarmDescription: Text = None
+    AlarmName: Annotated[NameText, Required()] = None
+    AlarmDescription: Description = None
     ActionsEnabled: bool | None = None
-    OKActions: Many[str] | None = None
-    AlarmActions: Many[str] | None = None
-    InsufficientDataActions: Many[str] | None = None
-    MetricName: Text = None
-    Namespace: Text = None
-    Statistic: Text = None
+    OKActions: Actions = None
+    AlarmActions: Actions = None
+    InsufficientDataActions: Actions = None
+    MetricName: NameText = None
+    Namespace: NameText = None
+    Statistic: SimpleStatistic | None = None
     ExtendedStatistic: Text = None
-    Dimensions: Many[Dimension] | None = None
-    Period: Integer = None
-    Unit: Text = None
-    EvaluationPeriods: Integer = None
-    DatapointsToAlarm: Integer = None
+    Dimensions: MetricDimensions = None
+    Period: AtLeastOne = None
+    Unit: UnitName = None
+    EvaluationPeriods: Annotated[AtLeastOne, Required()] = None
+    DatapointsToAlarm: AtLeastOne = None
     Threshold: float | None = None
-    ComparisonOperator: Text = None
+    ComparisonOperator: Annotated[Text, Required(), OneOf((*get_args(Comparison), *BANDS))] = None
     TreatMissingData: Text = None
     EvaluateLowSampleCountPercentile: Text = None
-    Metrics: Many[MetricDataQuery] | None = None
-    Tags: Many[TagPair] | None = None
+    Metrics: Annotated[Many[MetricDataQuery] | None, Length(0, QUERIES_MAX)] = None
+    Tags: TagPairs = None
     ThresholdMetricId: Text = None
     EvaluationWindow: NotSupported | None = None
     WarmUpConfiguration: NotSupported | None = None
@@ -212,17 +276,17 @@ class PutMetricAlarmRequest(CloudWatchStruct):
 
 
 class PutCompositeAlarmRequest(CloudWatchStruct):
-    AlarmName: Text = None
-    AlarmDescription: Text = None
+    AlarmName: Annotated[NameText, Required()] = None
+    AlarmDescription: Description = None
     ActionsEnabled: bool | None = None
-    OKActions: Many[str] | None = None
-    AlarmActions: Many[str] | None = None
-    InsufficientDataActions: Many[str] | None = None
-    AlarmRule: Text = None
-    Tags: Many[TagPair] | None = None
-    ActionsSuppressor: Text = None
-    ActionsSuppressorWaitPeriod: Integer = None
-    ActionsSuppressorExtensionPeriod: Integer = None
+    OKActions: Actions = None
+    AlarmActions: Actions = None
+    InsufficientDataActions: Actions = None
+    AlarmRule: Annotated[Text, Required(), Length(1, RULE_LENGTH_MAX)] = None
+    Tags: TagPairs = None
+    ActionsSuppressor: Annotated[Text, Length(1, ALARM_ARN_LENGTH_MAX)] = None
+    ActionsSuppressorWaitPeriod: SuppressorSeconds = None
+    ActionsSuppressorExtensionPeriod: SuppressorSeconds = None
     ActionConfiguration: NotSupported | None = None
 
 
@@ -279,14 +343,14 @@ class CompositeAlarm(CloudWatchStruct):
 
 
 class DescribeAlarmsRequest(CloudWatchStruct):
-    AlarmNames: Many[str] | None = None
-    AlarmNamePrefix: Text = None
-    AlarmTypes: Many[str] | None = None
-    ChildrenOfAlarmName: Text = None
-    ParentsOfAlarmName: Text = None
-    StateValue: Text = None
-    ActionPrefix: Text = None
-    MaxRecords: Integer = None
+    AlarmNames: NamesOfAlarms = None
+    AlarmNamePrefix: NameText = None
+    AlarmTypes: TypesOfAlarms = None
+    ChildrenOfAlarmName: NameText = None
+    ParentsOfAlarmName: NameText = None
+    StateValue: StateName = None
+    ActionPrefix: Annotated[Text, Length(1, ACTION_LENGTH_MAX)] = None
+    MaxRecords: PageSize = None
     NextToken: Text = None
 
 
@@ -297,13 +361,13 @@ class DescribeAlarmsResult(CloudWatchStruct):
 
 
 class DescribeAlarmsForMetricRequest(CloudWatchStruct):
-    MetricName: Text = None
-    Namespace: Text = None
-    Statistic: Text = None
-    ExtendedStatistic: Text = None
-    Dimensions: Many[Dimension] | None = None
-    Period: Integer = None
-    Unit: Text = None
+    MetricName: Annotated[NameText, Required()] = None
+    Namespace: Annotated[NameText, Required()] = None
+    Statistic: SimpleStatistic | None = None
+    ExtendedStatistic: Annotated[Text, Length(0, NAME_LENGTH_MAX)] = None
+    Dimensions: MetricDimensions = None
+    Period: AtLeastOne = None
+    Unit: UnitName = None
 
 
 class DescribeAlarmsForMetricResult(CloudWatchStruct):
@@ -311,14 +375,14 @@ class DescribeAlarmsForMetricResult(CloudWatchStruct):
 
 
 class SetAlarmStateRequest(CloudWatchStruct):
-    AlarmName: Text = None
-    StateValue: Text = None
-    StateReason: Text = None
-    StateReasonData: Text = None
+    AlarmName: Annotated[NameText, Required()] = None
+    StateValue: Annotated[StateName, Required()] = None
+    StateReason: Annotated[Text, Required(), Length(0, STATE_REASON_LENGTH_MAX)] = None
+    StateReasonData: Annotated[Text, Length(0, STATE_DATA_LENGTH_MAX)] = None
 
 
 class NamesAlarms(CloudWatchStruct):
-    AlarmNames: Many[str] | None = None
+    AlarmNames: Annotated[NamesOfAlarms, Required()] = None
 
 
 class DeleteAlarmsRequest(NamesAlarms):
@@ -334,15 +398,15 @@ class DisableAlarmActionsRequest(NamesAlarms):
 
 
 class DescribeAlarmHistoryRequest(CloudWatchStruct):
-    AlarmName: Text = None
+    AlarmName: NameText = None
     AlarmContributorId: Text = None
-    AlarmTypes: Many[str] | None = None
-    HistoryItemType: Text = None
+    AlarmTypes: TypesOfAlarms = None
+    HistoryItemType: Annotated[Text, OneOf(("ConfigurationUpdate", "StateUpdate", "Action"))] = None
     StartDate: Time | None = None
     EndDate: Time | None = None
-    MaxRecords: Integer = None
+    MaxRecords: PageSize = None
     NextToken: Text = None
-    ScanBy: Text = None
+    ScanBy: ScanOrder = None
 
 
 class AlarmHistoryItem(CloudWatchStruct):
@@ -365,7 +429,7 @@ class DescribeAlarmHistoryResult(CloudWatchStruct):
 class PutDashboardRequest(CloudWatchStruct):
     DashboardName: Text = None
     DashboardBody: Text = None
-    Tags: Many[TagPair] | None = None
+    Tags: TagPairs = None
 
 
 class DashboardMessage(CloudWatchStruct):
@@ -418,8 +482,8 @@ class DeleteDashboardsResult(CloudWatchStruct):
 
 
 class TagResourceRequest(CloudWatchStruct):
-    ResourceARN: Text = None
-    Tags: Many[TagPair] | None = None
+    ResourceARN: ResourceArn = None
+    Tags: Annotated[TagPairs, Required()] = None
 
 
 class TagResourceResult(CloudWatchStruct):
@@ -427,8 +491,8 @@ class TagResourceResult(CloudWatchStruct):
 
 
 class UntagResourceRequest(CloudWatchStruct):
-    ResourceARN: Text = None
-    TagKeys: Many[str] | None = None
+    ResourceARN: ResourceArn = None
+    TagKeys: Annotated[KeysOfTags, Required()] = None
 
 
 class UntagResourceResult(CloudWatchStruct):
@@ -436,7 +500,7 @@ class UntagResourceResult(CloudWatchStruct):
 
 
 class ListTagsForResourceRequest(CloudWatchStruct):
-    ResourceARN: Text = None
+    ResourceARN: ResourceArn = None
 
 
 class ListTagsForResourceResult(CloudWatchStruct):

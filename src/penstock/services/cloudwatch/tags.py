@@ -9,7 +9,7 @@ from penstock.monitoring.alarm_records import Alarm, alarm_named
 from penstock.monitoring.dashboards import Dashboard
 from penstock.names import Arn
 from penstock.services.cloudwatch.faults import cloudwatch_fault, invalid_value
-from penstock.services.cloudwatch.limits import ARN_LENGTH_MAX, NAME_LENGTH_MAX, TAG_KEY_LENGTH_MAX, TAGS_MAX
+from penstock.services.cloudwatch.limits import NAME_LENGTH_MAX, TAGS_MAX
 from penstock.services.cloudwatch.resources import (
     CloudWatch,
     CloudWatchResource,
@@ -25,7 +25,7 @@ from penstock.services.cloudwatch.structs import (
     UntagResourceRequest,
     UntagResourceResult,
 )
-from penstock.services.cloudwatch.validation import ModelChecks, given_tags
+from penstock.services.cloudwatch.validation import CONSTRAINTS, given_tags
 from penstock.wire.service import Call, Fault
 
 _DASHBOARD = re.compile(
@@ -35,37 +35,29 @@ _NO_TAGS: Mapping[str, str] = {}
 
 
 def resource_to_list(cw: CloudWatch, request: ListTagsForResourceRequest, call: Call) -> CloudWatchResource:
-    return _resource(cw, request.ResourceARN, call)
+    return _resource(cw, request, call)
 
 
 def resource_to_tag(cw: CloudWatch, request: TagResourceRequest, call: Call) -> CloudWatchResource:
-    checks = ModelChecks()
-    checks.required("tags", request.Tags)
-    checks.done()
-    return _resource(cw, request.ResourceARN, call, given_tags(request.Tags))
+    return _resource(cw, request, call, given_tags(request))
 
 
 def resource_to_untag(cw: CloudWatch, request: UntagResourceRequest, call: Call) -> CloudWatchResource:
-    checks = ModelChecks()
-    checks.required("tagKeys", request.TagKeys)
-    checks.length("tagKeys", request.TagKeys, 0, TAGS_MAX)
-    for number, key in enumerate((request.TagKeys or ())[:TAGS_MAX], 1):
-        checks.length(f"tagKeys.{number}.member", key, 1, TAG_KEY_LENGTH_MAX)
-    checks.done()
-    resource = _resource(cw, request.ResourceARN, call)
+    CONSTRAINTS.check(request, "TagKeys")
+    resource = _resource(cw, request, call)
     resource.tag_keys = tuple(request.TagKeys or ())
     return resource
 
 
 def _resource(
-    cw: CloudWatch, arn: str | None, call: Call, tags: Mapping[str, str] = _NO_TAGS
+    cw: CloudWatch,
+    request: TagResourceRequest | UntagResourceRequest | ListTagsForResourceRequest,
+    call: Call,
+    tags: Mapping[str, str] = _NO_TAGS,
 ) -> CloudWatchResource:
     """Raises Fault or NotOwned."""
-    checks = ModelChecks()
-    checks.required("resourceARN", arn)
-    checks.length("resourceARN", arn, 1, ARN_LENGTH_MAX)
-    checks.done()
-    text = arn or ""
+    CONSTRAINTS.check(request, "ResourceARN")
+    text = request.ResourceARN or ""
     dashboard = _DASHBOARD.fullmatch(text)
     if dashboard is not None and dashboard[1] == call.space.account:
         return dashboard_resource(cw, dashboard[2], call, tags)

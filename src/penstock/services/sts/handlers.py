@@ -11,7 +11,7 @@ import msgspec
 
 from penstock.auth.authorize import Resource, authorize
 from penstock.auth.identity import Credentials
-from penstock.auth.identity.model import MAX_SESSION_S, Role, root_arn, unique_id
+from penstock.auth.identity.model import Role, root_arn, unique_id
 from penstock.auth.identity.principals import KnownRole, SessionPrincipal, assumed_role_arn
 from penstock.auth.identity.sessions import Issued, Session, extended, open_session
 from penstock.auth.policy import Policy, PolicyInvalid, compile_policy
@@ -32,7 +32,6 @@ from penstock.wire.service import Call
 _ROLE_DURATION_S = 3_600
 _CHAINED_DURATION_MAX_S = 3_600
 _OWN_DURATION_S = 43_200
-_OWN_DURATION_MAX_S = 129_600
 _ROOT_DURATION_MAX_S = 3_600
 _CHAIN_MAX = 16  # of different roles: the token names them all
 _PACKED_BYTES_MAX = 4_096  # of policy and tags: the token carries them, and headers are limited
@@ -83,7 +82,7 @@ async def get_caller_identity(
 async def get_session_token(
     sts: Sts, request: st.GetSessionTokenRequest, call: Call
 ) -> st.GetSessionTokenResult:
-    check_get_session_token(request, _OWN_DURATION_MAX_S)
+    check_get_session_token(request)
     duration_s = request.DurationSeconds or _OWN_DURATION_S
     if sts.credentials is None:
         issued = open_session(call.space.account)
@@ -121,7 +120,7 @@ class RoleResource(Resource, kw_only=True):
 
 
 def role_to_assume(sts: Sts, request: st.AssumeRoleRequest, call: Call) -> RoleResource:
-    check_assume_role(request, MAX_SESSION_S)
+    check_assume_role(request)
     assert request.RoleArn is not None and request.RoleSessionName is not None
     call.resource_arn = request.RoleArn
     named = _ROLE_ARN.fullmatch(without_partition(request.RoleArn))

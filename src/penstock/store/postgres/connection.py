@@ -18,6 +18,7 @@ import psycopg
 from psycopg import conninfo, sql
 from psycopg.errors import Error as DatabaseError
 
+from penstock.backoff import backoff
 from penstock.errors import (
     DataRefused,
     StoreAway,
@@ -97,7 +98,7 @@ class Database:
         self._now = now
         self._lock = threading.Lock()
         self._failure: StoreAway | None = None
-        self._pause_s = PAUSE_MIN_S
+        self._failures = 0  # in a row
         self._retry_at = 0.0
 
     def connect(self) -> Connection:
@@ -113,13 +114,13 @@ class Database:
                 if self._failure is None:
                     log.warning("%s", away)
                 self._failure = away
-                self._retry_at = self._now() + self._pause_s
-                self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
+                self._failures += 1
+                self._retry_at = self._now() + backoff(self._failures, PAUSE_MIN_S, PAUSE_MAX_S)
             raise away from error
         with self._lock:
             if self._failure is not None:
                 log.warning("the database can be reached again")
-            self._failure, self._pause_s = None, PAUSE_MIN_S
+            self._failure, self._failures = None, 0
         return connection
 
     def _connect(self) -> Connection:

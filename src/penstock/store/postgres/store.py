@@ -23,6 +23,7 @@ from typing import TypeVar
 from psycopg.errors import Diagnostic, DivisionByZero
 from psycopg.errors import Error as DatabaseError
 
+from penstock.backoff import backoff
 from penstock.errors import DataRefused, StoreAway, StoreClosed, StoreLost, StoreUnknown
 from penstock.store.changes import Changes
 from penstock.store.port import JournalEnd, Mark, ShardState, StoreStatus
@@ -40,7 +41,7 @@ from penstock.store.postgres.write import SQL, CommitStatements, remove_void_row
 
 T = TypeVar("T")
 
-_PAUSE_MAX_S = 0.05
+_PAUSE_MIN_S, _PAUSE_MAX_S = 0.002, 0.05
 _LOST = "another process owns the shard"
 
 
@@ -205,7 +206,7 @@ class PostgresStore:
                     raise StoreAway(str(store_error(broken))) from error
                 if not is_conflict(error) or tries == TRIES_MAX:
                     raise failure from error
-            time.sleep(random.uniform(0, min(_PAUSE_MAX_S, 0.001 * 2**tries)))
+            time.sleep(backoff(tries, _PAUSE_MIN_S, _PAUSE_MAX_S, jitter=1, chance=random.random()))
         raise AssertionError("the last try answers or raises")
 
     # -- the state of the shard ------------------------------------------------------------------------------

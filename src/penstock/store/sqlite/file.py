@@ -16,12 +16,12 @@ import sqlite3
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
+from penstock.clock import real_utc
 from penstock.errors import StoreBroken, StoreRefused
 from penstock.files import sync
 from penstock.store.sql_files import script
@@ -151,7 +151,7 @@ class LockFile:
         return False
 
     def _sign(self, fd: int) -> None:
-        started = datetime.now(UTC).isoformat(timespec="seconds")
+        started = real_utc().isoformat(timespec="seconds")
         with suppress(OSError):  # a full disk: the lock holds without its text
             os.ftruncate(fd, 0)
             os.pwrite(fd, f"process {os.getpid()} (since {started})\n".encode(), 0)
