@@ -31,7 +31,13 @@ SPACE, OTHER = Space("111111111111", "eu-west-1"), Space("222222222222", "eu-wes
 HOME = Home.of("errands")
 PAUSES_MS = (SECOND, 5 * SECOND)
 ERRANDS = JobKind(
-    "errands", Errand, pauses_ms=PAUSES_MS, lease_ms=30 * SECOND, running_max=2, waiting_max=5, age_ms_max=DAY
+    "errands",
+    Errand,
+    pauses_ms=PAUSES_MS,
+    visibility_ms=30 * SECOND,
+    running_max=2,
+    waiting_max=5,
+    age_ms_max=DAY,
 )
 
 
@@ -116,12 +122,12 @@ def test_the_number_of_tries_survives_a_crash(world: Errands) -> None:
     assert world.done == [(1, 2)]
 
 
-def test_a_job_that_a_crash_interrupts_is_tried_again_when_its_lease_ends(world: Errands) -> None:
+def test_a_job_that_a_crash_interrupts_is_tried_again_when_it_becomes_visible(world: Errands) -> None:
     world.hanging[1] = Promise()
     world.add(1)
     world.crash()
     world.hanging.clear()
-    world.advance(ERRANDS.lease_ms - 1)
+    world.advance(ERRANDS.visibility_ms - 1)
     assert world.done == []
     world.advance(1)
     assert world.done == [(1, 2)]
@@ -264,5 +270,5 @@ def test_nothing_is_begun_after_a_stop(world: Errands) -> None:
     world.run()
     assert world.done == [(1, 1)], "what had begun ends"
     world.crash()
-    world.advance(ERRANDS.lease_ms)
+    world.advance(ERRANDS.visibility_ms)
     assert world.done == [(1, 1), (1, 2)], "but its end could not be stored any more"

@@ -114,6 +114,32 @@ def test_actions_run_on_a_change_only_and_if_they_are_enabled(world: MonitoringW
     assert body["NewStateValue"] == "INSUFFICIENT_DATA"
 
 
+def test_a_composite_alarm_names_its_children_as_far_as_its_data_does(
+    world: MonitoringWorld, cw: Any
+) -> None:
+    """A client that sets the state of the alarm writes the data."""
+    child = {"arn": arn("b"), "state": {"value": "ALARM", "timestamp": 1.5}}
+    later = {"arn": arn("b"), "state": {"value": "ALARM", "timestamp": 1e300}}
+    rows: list[tuple[Any, int]] = [
+        ({"triggeringAlarms": [child]}, 1),
+        ({"triggeringAlarms": [1, child, {}, {"arn": "x"}, {"arn": "x", "state": 1}, later]}, 1),
+        ({"triggeringAlarms": {"a": 1}}, 0),
+        ([1], 0),
+        ("text", 0),
+    ]
+    put_alarm(cw, "b")
+    cw.put_composite_alarm(AlarmName="c", AlarmRule="ALARM(b)", AlarmActions=[HOOK], OKActions=[HOOK])
+    world.posted.clear()
+    for number, (data, children) in enumerate(rows):
+        value = ("ALARM", "OK")[number % 2]
+        cw.set_alarm_state(
+            AlarmName="c", StateValue=value, StateReason="test", StateReasonData=json.dumps(data)
+        )
+        assert len(world.posted) == number + 1, data
+        shown = json.loads(world.posted[-1][1])["TriggeringChildren"]
+        assert len(shown) == children, data
+
+
 def test_web_hooks_that_the_operator_allows(world: MonitoringWorld, cw: Any) -> None:
     put_alarm(cw, AlarmActions=[f"{HOOK}/a"], OKActions=[f"arn:aws:penstock:::webhook/{HOOK}/b"])
     set_state(cw, "a", "ALARM")

@@ -165,7 +165,7 @@ def test_a_migration_keeps_what_waits(world: MonitoringWorld, shards: int) -> No
     with MigratedWorld(world, shards) as migrated:
         shown = migrated.do(migrated.broker.ask(InternalQueuesQuestion()))
         assert [(each.place.account, each.waiting) for each in shown] == [(each, 1) for each in ACCOUNTS]
-        migrated.advance(ALARM_ACTIONS.lease_ms + SECOND)
+        migrated.advance(ALARM_ACTIONS.visibility_ms + SECOND)
         assert len(migrated.posted) == len(ACCOUNTS)
         clients: list[Any] = [migrated.client(account=account) for account in ACCOUNTS]
         for cw in clients:

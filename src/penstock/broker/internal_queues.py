@@ -54,21 +54,21 @@ class JobKind(Generic[T]):
         payload: type[T],
         *,
         pauses_ms: tuple[int, ...],
-        lease_ms: int,
+        visibility_ms: int,
         running_max: int = 8,
         waiting_max: int = 10_000,
         age_ms_max: int = 4 * DAY,
     ) -> None:
         """``name``: as operators see it. ``pauses_ms``: between two tries; there is one try more than pauses.
-        ``lease_ms``: after a crash a job is tried again when this time is over. ``running_max``: jobs of one account
-        at a time. ``waiting_max``: jobs of all accounts in a shard; with more, an account that has more than its
+        ``visibility_ms``: a job whose process died is tried again after this time. ``running_max``: jobs of one
+        account at a time. ``waiting_max``: jobs of all accounts in a shard; with more, an account that has more than its
         share gets no further ones."""
         self.name = name
         self.pauses_ms = pauses_ms
-        self.lease_ms = lease_ms
+        self.visibility_ms = visibility_ms
         self.running_max = running_max
         self.waiting_max = waiting_max
-        self.settings = QueueSettings(fifo=True, visibility_ms=lease_ms, retention_ms=age_ms_max)
+        self.settings = QueueSettings(fifo=True, visibility_ms=visibility_ms, retention_ms=age_ms_max)
         self._encoder = msgspec.json.Encoder()
         self._decoder = msgspec.json.Decoder(payload)
 
@@ -232,7 +232,7 @@ class JobQueues(Part, Generic[T]):
         return sum(waiting) >= self.kind.waiting_max and consumer.waiting >= share
 
     async def handle(self, job: Job[T]) -> None:
-        """Do a job, or decide what becomes of it. Raises StoreError: then it is tried again when its lease ends."""
+        """Do a job, or decide what becomes of it. Raises StoreError: then it is tried again later."""
         pauses_ms = self.kind.pauses_ms
         try:
             await self._handle(job)
@@ -309,7 +309,7 @@ class _JobConsumer(Generic[T]):
         try:
             while self.waiting and self._running < jobs.kind.running_max and not jobs.stopped:
                 try:
-                    ask = Ask(1, jobs.kind.lease_ms, None)
+                    ask = Ask(1, jobs.kind.visibility_ms, None)
                     for message in await queue.receive(ask, _Taker(), _WAIT_MS):
                         self._running += 1
                         run_detached(self._do(message))

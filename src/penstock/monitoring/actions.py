@@ -45,7 +45,7 @@ ALARM_ACTIONS = JobKind(
     "alarm-actions",
     PendingAction,
     pauses_ms=(1 * SECOND, 5 * SECOND, 30 * SECOND),
-    lease_ms=30 * SECOND,
+    visibility_ms=30 * SECOND,
 )
 
 

@@ -82,15 +82,43 @@ class CloudWatchTexts:
 
 
 def _composite(alarm: Alarm) -> dict[str, Any]:
-    children = []
-    if alarm.status.reason_data is not None:
-        found = msgspec.json.decode(alarm.status.reason_data)
-        triggering = found.get("triggeringAlarms", []) if isinstance(found, dict) else []
-        for each in triggering:
-            state = each["state"]
-            at = iso_milliseconds(int(state["timestamp"] * SECOND))
-            children.append({"Arn": each["arn"], "State": {"Value": state["value"], "Timestamp": at}})
-    return {"AlarmRule": alarm.config.composite_rule, "TriggeringChildren": children}
+    return {"AlarmRule": alarm.config.composite_rule, "TriggeringChildren": _children(alarm.status)}
+
+
+class _ChildState(msgspec.Struct):
+    value: str
+    timestamp: float  # in seconds
+
+
+class _Child(msgspec.Struct):
+    arn: str
+    state: _ChildState
+
+
+class _CompositeData(msgspec.Struct, rename="camel"):
+    triggering_alarms: list[msgspec.Raw] = []
+
+
+def _children(status: AlarmStatus) -> list[dict[str, Any]]:
+    """The alarms that have changed the state of a composite alarm. A client that sets the state writes whatever JSON
+    it likes: what does not name an alarm and its state is left out."""
+    children: list[dict[str, Any]] = []
+    try:
+        triggering = _read_composite_data(status.reason_data or "{}").triggering_alarms
+    except (msgspec.DecodeError, RecursionError):
+        return children
+    for each in triggering:
+        try:
+            child = _read_child(each)
+            at = iso_milliseconds(int(child.state.timestamp * SECOND))
+        except (ValueError, RecursionError, OverflowError, OSError):  # a time that no date has
+            continue
+        children.append({"Arn": child.arn, "State": {"Value": child.state.value, "Timestamp": at}})
+    return children
+
+
+_read_composite_data = msgspec.json.Decoder(_CompositeData).decode
+_read_child = msgspec.json.Decoder(_Child).decode
 
 
 def _trigger(alarm: Alarm) -> dict[str, Any]:
