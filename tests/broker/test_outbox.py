@@ -27,7 +27,7 @@ from penstock.names import QueueName
 from penstock.queues.messages import Outgoing
 from penstock.store.changes import Changes
 from penstock.store.port import LAST, JournalEnd, Mark
-from support.cluster import Cluster, Fault
+from support.cluster import Cluster, Fault, Node
 from support.world import ROOMY, SECOND, UNMETERED, Caller, name_of
 
 KINDS = pytest.mark.parametrize("kind", ["", ".fifo"], ids=["standard", "fifo"])
@@ -403,6 +403,35 @@ def test_a_refusal_is_remembered_until_the_message_is_back(cluster: Cluster) -> 
     assert queues.on_the_way() == 0
 
 
+def refused_on_the_way(queues: Queues) -> None:
+    """A dead letter leaves for a queue that was just deleted, and the answer of the other shard is on its way."""
+    cluster = queues.cluster
+    node = cluster.node(queues.work)
+    queues.send(1)
+    node.drain(queues.work)
+    cluster.advance(SECOND)
+    cluster.node(queues.dead).drop(queues.dead)
+    node.begin_poll(queues.work)
+    while not cluster.network.answers:
+        assert cluster.step()
+
+
+def test_a_message_that_is_refused_while_its_shard_is_given_back_returns_at_the_next_owner(
+    cluster: Cluster,
+) -> None:
+    queues = Queues(cluster)
+    node = cluster.node(queues.work)
+    refused_on_the_way(queues)
+    closing = node.start(node.broker.close_shard(0))
+    cluster.network.step()
+    cluster.run()
+    assert closing.done
+    assert queues.on_the_way() == 1
+    node.crash()
+    cluster.advance(MINUTE)
+    assert (queues.count(queues.work), queues.on_the_way()) == ((1, 0, 0), 0)
+
+
 def test_a_message_that_cannot_be_decrypted_stays_and_does_not_block_others(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -427,6 +456,48 @@ def test_a_message_that_cannot_be_decrypted_stays_and_does_not_block_others(
     monkeypatch.setattr(node.store, "contents", contents)
     assert node.drain(queues.work) == []
     assert queues.count(queues.dead) == (3, 0, 0)
+
+
+class Unreadable:
+    """A node whose key for one message is disabled and enabled again."""
+
+    def __init__(self, node: Node, seq: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_disabled = False
+        contents = node.store.contents
+
+        def refuse(seqs: Sequence[int]) -> dict[int, bytes]:
+            if self.is_disabled and seq in seqs:
+                raise KeyDisabled("a key")
+            return contents(seqs)
+
+        monkeypatch.setattr(node.store, "contents", refuse)
+
+
+@KINDS
+@pytest.mark.parametrize("is_first", [True, False], ids=["first", "then"])
+def test_a_key_that_changes_while_an_answer_is_lost(
+    cluster: Cluster, kind: str, is_first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of two messages is unreadable at the first try or at the second one, but not at both."""
+    queues = Queues(cluster, kind)
+    node = cluster.node(queues.work)
+    queues.send(2)
+    key = Unreadable(node, node.stored(queues.work)[0].seq, monkeypatch)
+    node.drain(queues.work)
+    cluster.advance(SECOND)
+    key.is_disabled = is_first
+    cluster.network.faults.append("answer lost")
+    node.begin_poll(queues.work)
+    while cluster.network.faults:
+        assert cluster.step()
+    key.is_disabled = not is_first
+    cluster.advance(10 * SECOND)
+    key.is_disabled = False
+    cluster.advance(2 * MINUTE)
+    queues.kill()
+    cluster.advance(10 * SECOND)
+    assert (queues.count(queues.work), queues.on_the_way()) == ((0, 0, 0), 0)
+    assert sorted(queues.bodies(queues.dead)) == ["m0", "m1"]
 
 
 @pytest.mark.slow
@@ -627,6 +698,22 @@ def test_the_quota_of_the_account_of_a_queue_holds_in_every_shard() -> None:
         deliver(cluster, [target], "too much")
         assert [(each.reason, each.message.body) for each in refused] == [("QuotaReached", "too much")]
         assert cluster.node(target).counts(target) == (1, 0, 0)
+
+
+def test_a_queue_that_refuses_for_another_reason_still_exists() -> None:
+    limits = msgspec.structs.replace(ROOMY, quota_messages=3)
+    with Cluster(limits=limits) as cluster:
+        queues = Queues(cluster)
+        cluster.nodes[0].broker.partition(0).delivery.on_refused("toy", lambda refusal: None)
+        node, dead = cluster.node(queues.work), cluster.node(queues.dead)
+        for _ in range(3):
+            dead.send(queues.dead, "full")
+        node.send(queues.work, "poison")
+        node.drain(queues.work)
+        cluster.advance(SECOND)
+        deliver(cluster, [queues.dead])
+        assert node.drain(queues.work) == [], "it is a dead letter"
+        assert queues.count(queues.dead) == (4, 0, 0)
 
 
 def test_a_departure_of_an_earlier_release_is_understood() -> None:

@@ -212,6 +212,16 @@ class ShardsHistory(RuleBasedStateMachine):
         node.crash()
 
     @rule(index=any_node)
+    def give_back(self, index: int) -> None:
+        """The shard gets another owner: this one ends what it has begun, while others go on."""
+        node = self.cluster.nodes[index]
+        closing = node.start(node.broker.close_shard(index))
+        while not closing.done and self.cluster.step():
+            node._no_bugs()
+        assert closing.done, "a shard that is never given back"
+        node.crash()
+
+    @rule(index=any_node)
     def refuse(self, index: int) -> None:
         self.cluster.nodes[index].refuse_next_commit()
 

@@ -59,7 +59,7 @@ class Network:
         self.late: list[Call] = []
         self._choose = choose
         self._requests: list[Call] = []
-        self._answers: list[Call] = []
+        self.answers: list[Call] = []  # on their way
         self._executing: list[Call] = []
 
     def send(self, caller: Node, handover: Handover) -> Promise[Taken]:
@@ -72,12 +72,12 @@ class Network:
 
     def step(self) -> bool:
         """Let one request or answer arrive; False if none is on its way."""
-        pending = self._requests + self._answers
+        pending = self._requests + self.answers
         if not pending:
             return False
         call = pending[self._choose(len(pending)) if len(pending) > 1 else 0]
-        if call in self._answers:
-            self._answers.remove(call)
+        if call in self.answers:
+            self.answers.remove(call)
             assert call.taken is not None
             call.end(call.taken)
         else:
@@ -111,7 +111,7 @@ class Network:
             call.taken = error
         if call in self._executing:
             self._executing.remove(call)
-            self._answers.append(call)
+            self.answers.append(call)
 
     def deliver_late(self) -> None:
         """Requests that their callers have given up arrive after all."""
@@ -121,7 +121,7 @@ class Network:
 
     def crashed(self, node: Node) -> None:
         """Its connections are closed."""
-        for calls in (self._requests, self._answers, self._executing):
+        for calls in (self._requests, self.answers, self._executing):
             for call in [call for call in calls if call.target == node.index]:
                 calls.remove(call)
                 call.end(Unreachable("the connection was closed"))

@@ -24,7 +24,7 @@ import msgspec
 
 from penstock.broker.encryption import KeyGuard
 from penstock.broker.failures import Failures
-from penstock.broker.handover import Cause, Departed, HandedMessage, QueueTarget
+from penstock.broker.handover import UNREADABLE, Cause, Departed, HandedMessage, QueueTarget
 from penstock.broker.history import DEAD_LETTERED, MOVED, SENT, EventKind
 from penstock.broker.quotas import Quotas
 from penstock.broker.shard import Shard
@@ -399,32 +399,36 @@ class QueueDelivery:
     def arrive(self, message: HandedMessage) -> list[tuple[int, str]]:
         """A message of another shard joins its queues, with the open commit. Returns the targets that refuse it, by
         their place, each with the name of the error."""
-        refused: list[tuple[int, str]] = []
+        content, refused = message.content, list[tuple[int, str]]()
+        if content is None:
+            # This shard alone decides what arrives, since the message may have been readable when it was handed over
+            # before.
+            return [(place, UNREADABLE) for place in range(len(message.targets))]
         for place, target in enumerate(message.targets):
             try:
                 queue = self._find_here(target.queue)
                 if RULES[message.cause].is_sent:
-                    self._send(queue, outgoing_of(message.content, message.group), message.source)
+                    self._send(queue, outgoing_of(content, message.group), message.source)
                 else:
-                    self._add(queue, message)
+                    self._add(queue, message, content)
             except PenstockError as error:
                 refused.append((place, type(error).__name__))
         return refused
 
-    def _add(self, queue: LiveQueue, message: HandedMessage) -> None:
+    def _add(self, queue: LiveQueue, message: HandedMessage, content: bytes) -> None:
         """A message that left a queue of another shard, or a copy of one, joins a queue of this one."""
         shard, rules = self._shard, RULES[message.cause]
         now_ms, number = shard.clock.now_ms(), shard.next_number()
         entry = Entry(
             number, position_of(number), message.group, now_ms - message.age_ms, 0, message.receives,
-            first_received_ms=message.first_received_ms, content=message.content, version=message.version,
+            first_received_ms=message.first_received_ms, content=content, version=message.version,
         )  # fmt: skip
         if message.cause is Cause.DEAD_LETTER:
             entry = dead_letter(entry, number, message.source_arn, queue.settings, now_ms)
         else:
             id = None if rules.keeps_id else queue.rules.message_id(number)
             wall_ms = shard.clock.wall_ms()
-            entry = moved_message(entry, message.content, number, id, queue.settings, now_ms, wall_ms)
+            entry = moved_message(entry, content, number, id, queue.settings, now_ms, wall_ms)
             entry.version = message.version
         self._join(queue, entry)
         if message.failures:

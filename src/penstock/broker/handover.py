@@ -10,6 +10,7 @@ import msgspec
 
 from penstock.broker.failures import FailureReport
 from penstock.broker.questions import ShardQuestion
+from penstock.errors import KeyUnavailable
 from penstock.names import QueueName
 
 if TYPE_CHECKING:
@@ -47,9 +48,13 @@ class HandedMessage(msgspec.Struct, frozen=True, array_like=True):
     age_ms: int  # clocks of two processes differ, so that times are given as ages
     receives: int
     first_received_ms: int
-    content: bytes
+    content: bytes | None  # None: it cannot be decrypted, and every queue refuses it
     failures: tuple[FailureReport, ...] = ()
     version: int = 1  # that it has in the other queue
+
+
+UNREADABLE = KeyUnavailable.__name__
+"""Why queues refuse a message that its own shard cannot decrypt."""
 
 
 class TargetRefusal(msgspec.Struct, frozen=True, array_like=True):

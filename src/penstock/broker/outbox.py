@@ -29,13 +29,21 @@ from penstock.backoff import backoff
 from penstock.broker.delivery import RULES, IfRefused, Refusal, outgoing_of
 from penstock.broker.encryption import contents_or_errors
 from penstock.broker.failures import Failures
-from penstock.broker.handover import Cause, Departed, HandedMessage, Handover, QueueTarget, TargetRefusal
+from penstock.broker.handover import (
+    UNREADABLE,
+    Cause,
+    Departed,
+    HandedMessage,
+    Handover,
+    QueueTarget,
+    TargetRefusal,
+)
 from penstock.broker.history import MOVED
 from penstock.broker.other_shards import RemoteQueues
 from penstock.broker.parts import Part
 from penstock.broker.questions import OtherShards
 from penstock.broker.shard import Shard
-from penstock.errors import KeyUnavailable, PenstockError
+from penstock.errors import KeyUnavailable, PenstockError, QueueMissing
 from penstock.limits import MINUTE, SECOND
 from penstock.names import QueueName, shard_of
 from penstock.promise import Promise, run_detached
@@ -63,7 +71,6 @@ _TARGETS_PER_DEPARTURE = 1000
 _PAGES_MAX = 16
 _RETRY_MIN_MS, _RETRY_MAX_MS = 100, 5 * SECOND
 _UNREADABLE_PAUSE_MS = MINUTE
-_UNREADABLE = "KeyUnavailable"
 
 
 class Departure(msgspec.Struct, frozen=True, array_like=True):
@@ -258,12 +265,12 @@ class Outbox(Part):
         """Queues do not take this message; the open commit removes it from the outbox. Returns the queue that it goes
         back to, if it does."""
         departure, row = leaving.departure, leaving.row
-        if leaving.content is not None:
-            for refusal in refusals:
+        for refusal in refusals:
+            if refusal.reason == QueueMissing.__name__:
                 self.remote.note(departure.targets[refusal.place].queue, exists=False)
         rule = RULES[departure.cause].if_refused
         if rule is IfRefused.RETURN:
-            return self._put_back(leaving)
+            return self._put_back(leaving, is_unreadable=refusals[0].reason == UNREADABLE)
         if departure.is_last:
             self.shard.changes.remove(OUTBOX, row)
         if departure.task is not None:
@@ -272,7 +279,7 @@ class Outbox(Part):
             self._ask_service(leaving, refusals)
         return None
 
-    def _put_back(self, leaving: Leaving) -> LiveQueue | None:
+    def _put_back(self, leaving: Leaving, *, is_unreadable: bool) -> LiveQueue | None:
         """The message is again where it was."""
         departure, row = leaving.departure, leaving.row
         assert departure.leaving is not None
@@ -280,7 +287,7 @@ class Outbox(Part):
         if queue is None or queue.id != departure.queue or row.position <= queue.record.purged_to:
             self.shard.changes.remove(OUTBOX, row)  # deleted or purged meanwhile, as if it had been there
             return None
-        hidden_ms = self.shard.clock.now_ms() + _UNREADABLE_PAUSE_MS if leaving.content is None else 0
+        hidden_ms = self.shard.clock.now_ms() + _UNREADABLE_PAUSE_MS if is_unreadable else 0
         entry = entry_of(row)
         entry.due_ms = hidden_ms if row.receives else 0
         self.shard.changes.move(OUTBOX, queue.id, entry)
@@ -449,23 +456,18 @@ class Route:
         """Hand a page over. Returns which targets refuse a message, by its position."""
         outbox, now_ms = self._outbox, self._outbox.shard.clock.now_ms()
         refusals: dict[int, list[TargetRefusal]] = {}
-        messages = []
-        for leaving in page:
-            if leaving.content is None:
-                places = range(len(leaving.departure.targets))
-                refusals[leaving.position] = [TargetRefusal(leaving.position, i, _UNREADABLE) for i in places]
-            else:
-                messages.append(_handed(leaving, leaving.content, now_ms, outbox.failures))
-        if messages:
-            taken = await outbox.others.ask(Handover(outbox.shard.index, self._target, messages))
-            assert taken.position >= messages[-1].position, "a page is taken whole or not at all"
-            for refusal in taken.refusals:
-                refusals.setdefault(refusal.position, []).append(refusal)
+        messages = [_handed(leaving, now_ms, outbox.failures) for leaving in page]
+        taken = await outbox.others.ask(Handover(outbox.shard.index, self._target, messages))
+        assert taken.position >= messages[-1].position, "a page is taken whole or not at all"
+        for refusal in taken.refusals:
+            refusals.setdefault(refusal.position, []).append(refusal)
         return refusals
 
     async def forget(self, page: list[Leaving], refusals: Mapping[int, list[TargetRefusal]]) -> None:
-        """The other shard has what it did not refuse. Done when that is durable here."""
+        """The other shard has what it did not refuse. Done when that is durable here. Raises NotOwned if this shard
+        was given back: then the next owner hands the page over again, and hears of the same refusals."""
         outbox, shard = self._outbox, self._outbox.shard
+        shard.check_owned()
         returned_to: set[LiveQueue] = set()
         for leaving in page:
             if (of_message := refusals.get(leaving.position)) is not None:
@@ -489,7 +491,7 @@ class Route:
         self.end_waits(self._arrived)
 
 
-def _handed(leaving: Leaving, content: bytes, now_ms: int, failures: Failures) -> HandedMessage:
+def _handed(leaving: Leaving, now_ms: int, failures: Failures) -> HandedMessage:
     departure, row = leaving.departure, leaving.row
     rules = RULES[departure.cause]
     version = row.version + (departure.cause is Cause.MOVE) if rules.keeps_id else 1
@@ -503,7 +505,7 @@ def _handed(leaving: Leaving, content: bytes, now_ms: int, failures: Failures) -
         age_ms=max(0, now_ms - row.enqueued_ms),
         receives=row.receives,
         first_received_ms=row.first_received_ms,
-        content=content,
+        content=leaving.content,
         failures=failures.of(row.seq) if rules.keeps_failures else (),
         version=version,
     )
