@@ -215,3 +215,22 @@ def test_without_a_loop_work_is_done_at_once() -> None:
 def test_pieces() -> None:
     assert list(in_pieces(range(5), 2)) == [[0, 1], [2, 3], [4]]
     assert list(in_pieces([], 2)) == []
+
+
+def test_of_all_that_pause_one_goes_on_in_each_turn_of_the_loop() -> None:
+    due: list[Callable[[], None]] = []
+    turns, done = Turns(), list[str]()
+
+    async def work(name: str) -> None:
+        for number in range(2):
+            await turns.pause(due.append)
+            done.append(f"{name}{number}")
+
+    for name in "abc":
+        start(work(name))
+    for gone_on in range(1, 7):
+        (callback,) = due
+        due.clear()
+        callback()
+        assert len(done) == gone_on
+    assert not due and done == ["a0", "b0", "c0", "a1", "b1", "c1"]

@@ -144,6 +144,23 @@ class Turns:
         self._jobs: dict[str, deque[_Job]] = {}  # by whose they are; those that come first are next
         self._computing: dict[tuple[str, str], _Waiting] = {}  # who waits, by account and purpose
         self._used_s = 0.0  # of this turn of the loop, by what was done at once
+        self._paused: deque[Promise[None]] = deque()
+
+    def pause(self, soon: Callable[[Callable[[], None]], Any]) -> Promise[None]:
+        """Done when the events at hand are, and for one of all that pause in each turn of the loop: for work that is
+        no generator, because it awaits other things between its pieces. ``soon``: as that of the constructor."""
+
+        def go_on() -> None:
+            paused = self._paused.popleft()
+            if self._paused:
+                soon(go_on)
+            paused.resolve(None)
+
+        if not self._paused:
+            soon(go_on)
+        promise: Promise[None] = Promise()
+        self._paused.append(promise)
+        return promise
 
     async def run(self, steps: Steps[T], of: str = "") -> T:
         """Work without a budget, which is bounded by itself. ``of``: the account for which it is done."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -12,6 +12,9 @@ from penstock.broker.broker import Broker
 from penstock.broker.handover import Handover
 from penstock.broker.live_queue import LiveQueue
 from penstock.broker.other_shards import CountQuestion, DefinitionQuestion, NamesQuestion, SourcesQuestion
+from penstock.broker.partition import Partition
+from penstock.broker.questions import ShardQuestion
+from penstock.broker.summaries import QueueQuery, SummariesQuestion
 from penstock.broker.waiting import Ask
 from penstock.errors import (
     HandleInvalid,
@@ -182,6 +185,94 @@ def test_nothing_is_answered_from_memory_when_the_lease_has_ended(roomy: ShardsW
     shard.lease_ended = lambda: False
     roomy.advance(SECOND)
     assert poll.bodies == ["later"]
+
+
+@pytest.mark.parametrize("is_partial", [False, True])
+@pytest.mark.parametrize("way", ["given back", "lost", "its lease ends"])
+def test_an_answer_never_leaves_out_queues_of_a_shard_that_goes(way: str, is_partial: bool) -> None:
+    """It goes after each number of steps: the answer is whole, or an error, or says that the shard is absent."""
+
+    class Listing(ShardQuestion[list[str]], frozen=True):
+        kind: ClassVar[str] = "listing"
+
+        async def answer(self, partition: Partition) -> list[str]:
+            query = QueueQuery(name_of("q").space, 100)
+            found = await SummariesQuestion(query).answer(partition)
+            return [each.name.name for each in found]
+
+        def merge(self, answers: list[list[str]]) -> list[str]:
+            return sorted(each for answer in answers for each in answer)
+
+        def absent(self, shard: int) -> list[str]:
+            return [f"absent {shard}"]
+
+    Listing.is_partial = is_partial
+    with ShardsWorld() as world:
+        names = [f"q{number}" for number in range(30)]
+        for name in names:
+            world.create(name)
+            world.send(name, "x")
+        remaining = sorted(each for each in names if shard_of(name_of(each), SHARDS) != 1)
+        steps, outcomes = 0, set[str]()
+        while "whole" not in outcomes:
+            world.broker.questions.append(Listing)
+            asked = start(world.broker.ask(Listing()))
+            for _ in range(steps):
+                world.runtime.step()
+            if asked.done:
+                outcomes.add("whole")
+                assert asked.result() == sorted(names)
+            shard = world.broker.partition(1).shard
+            if way == "given back":
+                world.close_shard(1)
+            elif way == "lost":
+                world.broker.drop_shard(1)
+            else:
+                shard.lease_ended = lambda: True
+            world.run()
+            if "whole" not in outcomes:
+                if is_partial:
+                    assert asked.result() in (["absent 1", *remaining], sorted(names)), steps
+                elif asked.failed:
+                    assert isinstance(failure(asked), Unreachable)
+                else:
+                    assert asked.result() == sorted(names), steps
+                outcomes.add("part" if is_partial or asked.failed else "late")
+            steps += 1
+            world.crash()
+        assert "part" in outcomes
+
+
+def test_shards_make_the_commits_side_by_side_that_an_answer_rests_on() -> None:
+    """More is decided in each of them all the time."""
+    with ShardsWorld(shards=8) as world:
+        names = [world.name("q", shard) for shard in reversed(range(8))]
+        for short in names:
+            world.create(short)
+        before = {index: len(store.appended) for index, store in world.stores.items()}
+
+        def changing(short: str) -> Promise[None]:
+            return world.start(world.broker.tag(world.queue(short), {"a": "b"}))
+
+        changes = {short: changing(short) for short in names}
+        listing = world.start(world.broker.ask(NamesQuestion(name_of("q").space)))
+        while not listing.done:
+            changes = {short: changing(short) if each.done else each for short, each in changes.items()}
+            world.runtime.step()
+        assert len(listing.result()) == 8
+        made = [len(store.appended) - before[index] for index, store in world.stores.items()]
+        assert max(made) <= 2, made
+
+
+def test_a_question_that_was_not_registered_is_refused_at_once(roomy: ShardsWorld) -> None:
+    class Forgotten(ShardQuestion[int], frozen=True):
+        kind: ClassVar[str] = "forgotten"
+
+        async def answer(self, partition: Partition) -> int:
+            return 1
+
+    with pytest.raises(AssertionError, match="other processes"):
+        start(roomy.broker.ask(Forgotten(), [1])).result()
 
 
 def test_a_shard_is_given_back_when_its_commits_are_durable(world: ShardsWorld) -> None:

@@ -18,8 +18,10 @@ from penstock.broker.summaries import (
     TotalsQuestion,
     summary_of,
 )
+from penstock.errors import StoreAway
 from penstock.names import Space
 from penstock.queues.settings import QueueSettings
+from penstock.store.port import StoreStatus
 from support.shards import ShardsWorld
 from support.world import MINUTE, SECOND, World, name_of
 
@@ -135,6 +137,18 @@ def test_a_shard_that_is_not_open_is_shown_as_such(shards: ShardsWorld) -> None:
     shards.run()
     assert [each.is_open for each in shards.do(shards.broker.ask(StatusQuestion()))][:2] == [False, True]
     shards.open_shard(0)
+
+
+def test_a_shard_whose_store_cannot_be_read_is_shown_with_the_reason(shards: ShardsWorld) -> None:
+    fill(shards)
+
+    def unreachable() -> StoreStatus:
+        raise StoreAway("the database does not answer")
+
+    shards.stores[1].status = unreachable  # type: ignore[method-assign]
+    statuses = shards.do(shards.broker.ask(StatusQuestion()))
+    assert [each.is_open for each in statuses] == [True, False, True]
+    assert [each.refuses for each in statuses] == [None, "the database does not answer", None]
 
 
 def totals(world: World, targets: set[str] | None = None, **query: object) -> QueueTotals:

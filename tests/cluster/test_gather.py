@@ -17,7 +17,7 @@ from penstock.broker.live_queue import LiveQueue
 from penstock.broker.operations import Operation
 from penstock.broker.other_shards import DefinitionQuestion, NamesQuestion, SourcesQuestion
 from penstock.broker.partition import Partition
-from penstock.broker.questions import ShardQuestion
+from penstock.broker.questions import OwnedShards, ShardQuestion
 from penstock.broker.runtime import JobThread, LoopRuntime
 from penstock.broker.shard import Shard
 from penstock.broker.summaries import (
@@ -62,16 +62,17 @@ class BrokerNode:
         self.address = ""
         self.limits = limits
         self.broker: Broker
+        self.shards: ClusterShards
 
     async def listen(self) -> None:
         self.address = await self.links.listen("127.0.0.1:0")
         self.peers.start()
-        self.broker = Broker(
-            self.limits,
-            SHARDS,
-            others=lambda owned: ClusterShards(self.address, lambda: self.owners, self.peers, owned, WAIT),
-        )
+        self.broker = Broker(self.limits, SHARDS, others=self._others)
         answer_others(self.links, self.broker.owned_shards, self.broker.questions)
+
+    def _others(self, owned: OwnedShards) -> ClusterShards:
+        self.shards = ClusterShards(self.address, lambda: self.owners, self.peers, owned, WAIT)
+        return self.shards
 
     def open(self, index: int) -> None:
         loop, store, clock = asyncio.get_running_loop(), self._site.shard(index), SystemClock()
@@ -262,8 +263,8 @@ def test_a_question_that_a_node_does_not_know_is_an_error() -> None:
     async def test() -> None:
         async with brokers() as made:
             with pytest.raises(Unreachable, match="does not know the call 'processes'"):
-                await start_on_loop(made[0].broker.ask(ProcessesQuestion()))
-            assert await start_on_loop(made[0].broker.ask(ProcessesQuestion(), [3, 0])) == [3]
+                await start_on_loop(made[0].shards.ask(ProcessesQuestion()))
+            assert await start_on_loop(made[0].shards.ask(ProcessesQuestion(), [3, 0])) == [3]
 
     run(test)
 
@@ -273,11 +274,11 @@ def test_a_question_about_processes_is_answered_once_by_each() -> None:
         async with brokers() as made:
             for node in made:
                 answer_others(node.links, node.broker.owned_shards, [ProcessesQuestion])
-            assert await start_on_loop(made[0].broker.ask(ProcessesQuestion())) == [0, 1, 2]
-            assert await start_on_loop(made[0].broker.ask(ProcessesQuestion(), [1, 5, 4])) == [1, 5]
+            assert await start_on_loop(made[0].shards.ask(ProcessesQuestion())) == [0, 1, 2]
+            assert await start_on_loop(made[0].shards.ask(ProcessesQuestion(), [1, 5, 4])) == [1, 5]
             await made[1].give_up(4)
             with pytest.raises(Unreachable, match="No node serves it"):
-                await start_on_loop(made[0].broker.ask(ProcessesQuestion()))
+                await start_on_loop(made[0].shards.ask(ProcessesQuestion()))
 
     run(test)
 

@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 
-from monitoring.world import MonitoringWorld
-from penstock.limits import DAY, MINUTE
+from monitoring.world import SPACE, MonitoringWorld
+from penstock.errors import Unreachable
+from penstock.limits import DAY, MINUTE, SECOND
+from penstock.metrics.series import MetricKey
+from penstock.monitoring.reading import StatQuery
+from penstock.promise import start
 
 
 @pytest.fixture(params=[1, 3], ids=["one shard", "three shards"])
@@ -161,3 +165,39 @@ def test_backlog_per_worker(world: MonitoringWorld, cw: Any) -> None:
         StartTime=world.now - timedelta(minutes=1), EndTime=world.now,
     )["MetricDataResults"]  # fmt: skip
     assert (found["Label"], found["Values"]) == ("backlog per worker", [2.5])
+
+
+@pytest.mark.parametrize("way", ["given back", "lost", "its lease ends"])
+def test_values_are_whole_or_an_error_while_a_shard_goes(way: str) -> None:
+    """It goes after each number of steps, while metrics of queues of three shards are read."""
+    outcomes: list[str] = []
+    while "before" not in outcomes:
+        with MonitoringWorld(3) as world:
+            names = [world.name("q", shard) for shard in range(3)]
+            for name in names:
+                use(world, name)
+            world.after_look()
+            now_s = world.clock.wall_ms() // SECOND
+            metrics = [MetricKey("AWS/SQS", "NumberOfMessagesSent", (("QueueName", name),)) for name in names]
+            queries = [StatQuery(SPACE, each, now_s - 3600, now_s, 3600, ("Sum",)) for each in metrics]
+            reading = start(world.monitoring.reader.read(queries))
+            for _ in outcomes:
+                world.runtime.step()
+            if reading.done:
+                outcomes.append("before")
+            if way == "given back":
+                world.close_shard(1)
+            elif way == "lost":
+                world.broker.drop_shard(1)
+            else:
+                world.broker.partition(1).shard.lease_ended = lambda: True
+            world.run()
+            if reading.failed:
+                outcomes.append("refused")
+                with pytest.raises(Unreachable):
+                    reading.result()
+            else:
+                outcomes.append("whole")
+                sums = [sum(units[0].values().values()) if units else 0 for units in reading.result()]
+                assert sums == [1, 1, 1]
+    assert "refused" in outcomes

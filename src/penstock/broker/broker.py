@@ -101,6 +101,7 @@ class Broker:
 
     async def ask(self, question: ShardQuestion[A], shards: Iterable[int] | None = None) -> A:
         """What these shards say together; None: those that the question is about. Raises Unreachable."""
+        assert type(question) in self.questions, "other processes could not answer it"
         return await self._others.ask(question, shards)
 
     def wall_ms(self) -> int:

@@ -34,6 +34,7 @@ from penstock.broker.shard import Commit, Shard
 from penstock.broker.upkeep import MemoryRelief, Upkeep
 from penstock.errors import NotOwned, PenstockError, StoreClosed
 from penstock.names import QueueName
+from penstock.promise import Promise
 from penstock.queues.backlog import EXPIRY_PAUSES, Budget, ExpiryPause
 from penstock.queues.dedup import DedupUsage, SendDigests
 from penstock.queues.former_shards import FORMER_SHARDS, FormerShards
@@ -129,6 +130,11 @@ class Partition:
     def part(self, kind: type[P]) -> P:
         """The part of this kind."""
         return next(each for each in self.parts if isinstance(each, kind))
+
+    def turn(self) -> Promise[None]:
+        """Done when the events at hand are, and another piece of long work may be done: of all shards of the process
+        one has its turn at a time."""
+        return self._shared.turns.pause(self.shard.runtime.soon)
 
     def _note(self, commit: Commit) -> None:
         """What no request asked for has happened to messages."""

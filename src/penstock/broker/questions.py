@@ -2,8 +2,8 @@
 
 A question is a struct that says how one shard answers it and how the answers of several shards become one. It works
 in the same way within a process and between processes. The shards that it is about travel beside it. A process
-answers for exactly these shards or not at all (:class:`OwnedShards`), so that answers put together leave no shard
-out and count none twice.
+answers for exactly these shards, which it owns until it has answered, or not at all (:class:`OwnedShards`), so that
+answers put together leave no shard out and count none twice.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVa
 import msgspec
 
 from penstock.errors import NotOwned, Unreachable
+from penstock.promise import start
 
 if TYPE_CHECKING:
     from penstock.broker.partition import Partition
@@ -34,7 +35,7 @@ class ShardQuestion(msgspec.Struct, Generic[A], frozen=True, array_like=True):
     is_partial: ClassVar[bool] = False
     """A shard without an owner that answers gets :meth:`absent` as its answer. It is not asked again."""
     is_of_process: ClassVar[bool] = False
-    """One of the shards of a process answers for all of them."""
+    """One of the shards of a process answers for all of them. Such a question is not partial."""
 
     def shards(self, count: int) -> Iterable[int]:
         """The shards that it is about, of so many."""
@@ -92,13 +93,32 @@ class OwnedShards:
         return True
 
     async def answer(self, question: ShardQuestion[A], shards: Iterable[int]) -> A:
-        """Raises NotOwned if one of the shards is not owned, unless the question is partial."""
+        """Raises NotOwned if one of the shards is not owned until it has answered, unless the question is partial."""
         shards = list(shards)
         absent = [shard for shard in shards if shard not in self] if question.is_partial else []
         partitions = [self._partition(shard) for shard in shards if shard not in absent]
-        asked = partitions[:1] if question.is_of_process else partitions
-        answers = [await question.answer(partition) for partition in asked]
+        groups = [partitions] if question.is_of_process and partitions else [[each] for each in partitions]
+        # All are asked before the first answer is awaited: commits that the answers rest on are made side by side.
+        asked = [start(self._answer_of(question, group)) for group in groups]
+        answers: list[A] = []
+        for answer in asked:
+            try:
+                answers.append(await answer)
+            except NotOwned as error:
+                if not question.is_partial:
+                    raise
+                absent.append(error.shard)
         return question.merge(answers + [question.absent(shard) for shard in absent])
+
+    async def _answer_of(self, question: ShardQuestion[A], partitions: list[Partition]) -> A:
+        """The answer of the first of these partitions, which is about all of them. Raises NotOwned."""
+        try:
+            return await question.answer(partitions[0])
+        finally:
+            # An answer leaves out the queues of a shard that was given back or lost meanwhile, or fails.
+            for each in partitions:
+                if self._partition(each.shard.index) is not each:
+                    raise NotOwned(each.shard.index)
 
 
 class LocalShards:

@@ -220,7 +220,7 @@ async def all_figures(partition: Partition) -> AsyncGenerator[list[QueueFigures]
             for queue in part
             if not queue.deleted
         ]
-        await shard.turn()
+        await partition.turn()
 
 
 def levels_of(queue: LiveQueue, now_ms: int) -> Levels | None:

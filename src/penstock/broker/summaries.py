@@ -21,7 +21,7 @@ from penstock.broker.bulk_tasks import BulkTaskRecord
 from penstock.broker.questions import ShardQuestion
 from penstock.broker.queue_figures import QueueFigures
 from penstock.broker.queue_metrics import Rates
-from penstock.errors import QueueMissing
+from penstock.errors import QueueMissing, StoreError
 from penstock.names import QueueName, Space, shard_of
 from penstock.queues.messages import Counts
 from penstock.store.port import LAST, Usage
@@ -75,7 +75,7 @@ class TaskPlace(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
 
 class ShardStatus(msgspec.Struct, frozen=True, array_like=True):
     index: int
-    is_open: bool = False  # its owner answers
+    is_open: bool = False  # its owner answers, and its store can be read
     queues: int = 0
     messages: int = 0
     bytes: int = 0  # of contents
@@ -224,8 +224,11 @@ class StatusQuestion(ShardQuestion[list[ShardStatus]], frozen=True):
 
     async def answer(self, partition: Partition) -> list[ShardStatus]:
         shard = partition.shard
-        usage = (await shard.read(shard.store.usage)).values()
-        engine = await shard.read(shard.store.status)
+        try:
+            usage = (await shard.read(shard.store.usage)).values()
+            engine = await shard.read(shard.store.status)
+        except StoreError as error:
+            return [ShardStatus(shard.index, refuses=shard.refuses or str(error))]
         status = ShardStatus(
             shard.index,
             True,
@@ -277,10 +280,10 @@ async def _in_turns(
     """The queues of a space in order of name, some in each turn of the loop."""
     catalogue = partition.catalogue
     while names := catalogue.names(space, prefix, after, _QUEUES_PER_TURN):
+        await partition.turn()
         found = (catalogue.get(name) for name in names)
         yield [queue for queue in found if queue is not None]
         after = names[-1].name
-        await partition.shard.turn()
 
 
 async def _first(partition: Partition, usage: Mapping[int, Usage], query: QueueQuery) -> list[_Ranked]:
@@ -349,7 +352,7 @@ async def _summaries(
                 held = usage.get(queue.id, _NOTHING)
                 figures = QueueFigures(queue, now_ms, oldest_ms=oldest.get(queue))
                 found.append(_summary(figures, counts[queue.id], held.bytes, value))
-        await shard.turn()
+        await partition.turn()
     return found
 
 

@@ -70,7 +70,7 @@ class QueueNamespace:
             if question.name in (None, name) and (question.after is None or name >= question.after.name):
                 wanted = question.metrics_max - len(found)
                 found += islice(self._of_metric(partition, PUBLISHED_METRICS[name], question), wanted)
-                await partition.shard.turn()
+                await partition.turn()
             if len(found) >= question.metrics_max:
                 break
         return found

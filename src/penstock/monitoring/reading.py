@@ -126,7 +126,7 @@ class KeysQuestion(ShardQuestion[list[ListedMetric]], frozen=True):
                 if self.wants(metric.key, newest_s):
                     found.append(ListedMetric(metric.key, newest_s))
             after = metrics[-1].key
-            await partition.shard.turn()
+            await partition.turn()
         return found
 
     @property
