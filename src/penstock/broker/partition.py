@@ -131,7 +131,7 @@ class Partition:
         return next(each for each in self.parts if isinstance(each, kind))
 
     def _note(self, commit: Commit) -> None:
-        """What no request asked for has happened to messages."""
+        """Adds to the history what happened to messages without a request."""
         note, index, now_ms = self._shared.history.note, self.shard.index, self.shard.clock.now_ms()
         for seq, event, detail in commit.noted:
             note((index, seq, now_ms, event, None, detail, 0))
