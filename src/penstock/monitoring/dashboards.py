@@ -32,7 +32,7 @@ def dashboard_arn(partition: str, account: str, name: str) -> str:
 
 class Dashboards:
     def __init__(self, shard: Shard, dashboards_max: int, bytes_max: int) -> None:
-        """Both limits are those of one account."""
+        """The limits are those of one account."""
         self._shard = shard
         self._dashboards_max = dashboards_max
         self._bytes_max = bytes_max
