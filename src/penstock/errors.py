@@ -19,7 +19,7 @@ class SignatureMissing(PenstockError):
 
 
 class QueueMissing(PenstockError):
-    """No such queue in this account and region."""
+    """There is no such queue in this account and region."""
 
 
 class NotOwned(PenstockError):
@@ -45,7 +45,7 @@ class TooManyInFlight(PenstockError):
 
 
 class HandleInvalid(PenstockError):
-    """Not a receipt handle of this queue."""
+    """The text is not a receipt handle of this queue."""
 
 
 class HandleExpired(PenstockError):
@@ -97,7 +97,7 @@ class MoveTaskRunning(PenstockError):
 
 
 class MoveTaskMissing(PenstockError):
-    """No such move task."""
+    """There is no such move task."""
 
 
 class MoveTaskNotRunning(PenstockError):
@@ -117,7 +117,7 @@ class KeyUnavailable(PenstockError):
 
 
 class KeyMissing(KeyUnavailable):
-    """No such key in the keyring."""
+    """There is no such key in the keyring."""
 
 
 class KeyDisabled(KeyUnavailable):
@@ -154,7 +154,7 @@ class StoreError(PenstockError):
 
 
 class StoreFull(StoreError):
-    """No space left on the disk of the data directory."""
+    """There is no space left on the disk of the data directory."""
 
 
 class StoreBusy(StoreError):
@@ -166,7 +166,8 @@ class StoreAway(StoreError):
 
 
 class DataRefused(StoreError):
-    """The store cannot hold something in a commit, such as a text with NUL. Of a request: its own data."""
+    """The store cannot hold something in a commit, such as a text with NUL. Raised for one request, it means that
+    request's own data."""
 
 
 class DecideAgain(StoreError):
@@ -212,11 +213,11 @@ class TaskInvalid(PenstockError):
 
 
 class TaskRunning(PenstockError):
-    """As many bulk tasks of a queue run as may at a time."""
+    """A queue already runs as many bulk tasks as it may."""
 
 
 class TaskMissing(PenstockError):
-    """No such bulk task."""
+    """There is no such bulk task."""
 
 
 class TaskNotRunning(PenstockError):
@@ -232,11 +233,11 @@ class ExpressionInvalid(PenstockError):
 
 
 class AlarmMissing(PenstockError):
-    """No such alarm in this account and region."""
+    """There is no such alarm in this account and region."""
 
 
 class DashboardMissing(PenstockError):
-    """No such dashboard in this account."""
+    """There is no such dashboard in this account."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)

@@ -134,7 +134,7 @@ def start(coroutine: Coroutine[Any, None, T]) -> Promise[T]:
 
 
 async def outcome(promise: Promise[T]) -> T:
-    """For a task of the event loop, which cannot await a promise."""
+    """Lets a task of the event loop wait for a promise, which it cannot await."""
     done = Event()
     promise.on_done(lambda _: done.set())
     await done.wait()

@@ -223,7 +223,7 @@ def replace_file(path: Path, data: bytes) -> None:
 
 
 def replace_files(contents: Mapping[Path, bytes]) -> None:
-    """As above. No file is replaced before all are written: an error until then changes nothing.
+    """Replace several files. No file is replaced before all are written: an error until then changes nothing.
 
     Two files are not replaced in one step: the process may be killed in between.
     """

@@ -174,7 +174,7 @@ class BulkTasks(Part):
 
     @property
     def running(self) -> int:
-        """How many tasks."""
+        """How many tasks run."""
         return self._tasks.active
 
     def of_account(self, account: str) -> list[BulkTaskRecord]:

@@ -92,7 +92,8 @@ class Catalogue:
         return sum(len(names) for space, names in self._names.items() if space.account == account)
 
     def sources_of(self, target: QueueName, after: str = "") -> list[QueueName]:
-        """Sorted. SQS: a queue and its dead-letter queue have the same account and region."""
+        """The queues whose dead-letter queue this is, sorted. SQS: a queue and its dead-letter queue have the same
+        account and region."""
         return sorted(
             queue.name
             for queue in self._by_id.values()

@@ -160,8 +160,8 @@ class Editing:
         *,
         by: Requester | None = None,
     ) -> None:
-        """To another queue, of whichever shard. It keeps its id. In the dead-letter queue of its queue it is a dead
-        letter. Raises QueueMissing, KeyUnavailable or Unreachable too."""
+        """Move the message to another queue, in this shard or another one. It keeps its id. In its queue's
+        dead-letter queue it becomes a dead letter. Raises QueueMissing, KeyUnavailable or Unreachable too."""
         _raise_first(await self._apply(queue, [seq], Operation.MOVE, target, Terms(if_version, by)))
 
     async def apply(

@@ -47,7 +47,7 @@ class KeyGuard(Protocol):
 
 
 class NoGuard:
-    """Without a root key: the keys of queues are only names."""
+    """Is used where there is no root key: the keys of queues are only names."""
 
     @staticmethod
     def check(space: Space, key: str) -> None:

@@ -79,7 +79,7 @@ class Failures:
             self._watch()
 
     def of(self, seq: int) -> tuple[FailureReport, ...]:
-        """Oldest first."""
+        """The failure reports of a message, the oldest first."""
         record = self._records.get(str(seq))
         return () if record is None else record.reports
 

@@ -175,7 +175,7 @@ class Inspection:
             search.resolve(None)
 
     async def _written(self) -> None:
-        """The store shall be as memory decided. While it refuses changes it is looked at as it is."""
+        """Brings the store up to date with memory. If the store refuses changes, it is read as it is."""
         if self._shard.refuses is None:
             self._shard.write_later()
             await self._shard.settled()

@@ -413,8 +413,8 @@ class LiveQueue:
         return redrive.target
 
     def settle(self, handle: str, hide_ms: int | None) -> bool:
-        """Delete a message with the open commit, or hide it for so long. Returns False if that cannot be decided now:
-        another receiver has it, or memory does not know it."""
+        """Delete a message with the open commit, or hide it for the given time. Returns False if that cannot be
+        decided now: another receiver has it, or memory does not know it."""
         shard, receipt = self._shard, self._context.receipts.read(handle, self.id)
         if not self.memory.loaded or self.deleted:
             return False

@@ -245,7 +245,7 @@ class Metering(Part):
         }
 
     def _looks(self, figures: QueueFigures) -> MinuteLooks:
-        """As a row has them."""
+        """The figures in the form of a row."""
         levels, noisy, groups = figures.levels, figures.noisy, None
         if noisy is not None:
             quiet = None
@@ -307,7 +307,8 @@ class Metering(Part):
     async def points(
         self, asked: Sequence[tuple[LiveQueue, QueueMetric]], start_s: int, end_s: int, period_s: int
     ) -> list[list[Point]]:
-        """For each queue and metric the buckets of a period, from ``start_s`` on; those without values are left out.
+        """Returns the buckets of a period for each queue and metric, from ``start_s`` on; those without values are
+        left out.
 
         A period of less than a minute has seconds, which are kept for some hours while a queue is used, and not
         through a restart. Where there are none, numbers of messages hold their values."""

@@ -50,7 +50,7 @@ _STATE = "state"
 
 
 class RecentEntry(msgspec.Struct, frozen=True, array_like=True):
-    """What a minute brought. Queues by their id."""
+    """The rows of one minute, by queue id."""
 
     minute_s: int
     rows: list[tuple[int, int, QueueRow]] = []  # queue, minute, row
@@ -71,7 +71,7 @@ class Gathered(NamedTuple):
     position: int  # of the last entry
 
     def add(self, entry: RecentEntry) -> None:
-        """The next entry."""
+        """Adds the next entry."""
         for id, at_s, row in entry.rows:
             self.rows.setdefault(id, Rows(MINUTE_S)).add(at_s, row)
         for id in entry.same:
@@ -134,7 +134,7 @@ class MetricLog:
         return kept, gone_to
 
     def forget(self, queues: Iterable[int]) -> None:
-        """These queues are deleted."""
+        """Forget these queues, which are deleted."""
         for id in queues:
             self._shard.changes.truncated[METRICS_LOG, str(id)] = LAST
 

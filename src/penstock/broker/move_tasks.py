@@ -156,7 +156,7 @@ class MoveTasks(Part):
 
     @property
     def running(self) -> int:
-        """How many tasks."""
+        """How many tasks run."""
         return self._tasks.active
 
     def of(self, source: LiveQueue) -> list[MoveTaskRecord]:

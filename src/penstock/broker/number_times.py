@@ -36,7 +36,7 @@ class NumberTimes:
         return NumberNotes(list(self._notes))
 
     def note(self, next_number: int, now_ms: int) -> None:
-        """At this time, all numbers below the next one have been given out, and no others."""
+        """Note that at this time all numbers below the next one have been given out, and no others."""
         notes = self._notes
         if len(notes) > 1 and notes[-1][0] == notes[-2][0] == next_number:
             notes.pop()  # of a time without any, the first and the last moment are known

@@ -184,7 +184,7 @@ class Operations:
 def destination_name(
     queue: LiveQueue, row: EntryRow, operation: Operation, target: QueueName | None
 ) -> QueueName | None:
-    """None: there is none."""
+    """The name of the queue that the message goes to, or None if it has no destination."""
     if operation is Operation.DEAD_LETTER:
         return None if queue.settings.redrive is None else queue.settings.redrive.target
     if operation is Operation.REDRIVE:

@@ -1,5 +1,4 @@
-"""What shards ask each other about queues, and the messages that they hand over. The structs are what travels between
-processes."""
+"""Questions that shards ask each other about queues. The structs are what processes exchange."""
 
 from __future__ import annotations
 
@@ -120,7 +119,7 @@ class RemoteQueues:
         self._asking: set[QueueName] = set()
 
     def may_exist(self, name: QueueName) -> bool:
-        """Answers at once; what is not known or was said a while ago is asked for meanwhile.
+        """Answers at once, from what is known. What is unknown or out of date is asked in the background.
 
         A queue is assumed to exist until it is known that it does not: a message that was sent there in vain comes
         back."""

@@ -349,7 +349,7 @@ class Route:
         self.wake()
 
     def refused(self) -> None:
-        """Nothing of the commit is in memory. But it may have been made, with an answer that came too late."""
+        """Keeps nothing of the commit in memory. But it may have been made, with an answer that came too late."""
         self._deciding.clear()
         self._fall_behind()
         self.wake()

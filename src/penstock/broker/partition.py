@@ -137,7 +137,7 @@ class Partition:
         return self._shared.turns.pause(self.shard.runtime.soon)
 
     def _note(self, commit: Commit) -> None:
-        """What no request asked for has happened to messages."""
+        """Adds to the history what happened to messages without a request."""
         note, index, now_ms = self._shared.history.note, self.shard.index, self.shard.clock.now_ms()
         for seq, event, detail in commit.noted:
             note((index, seq, now_ms, event, None, detail, 0))

@@ -19,7 +19,7 @@ class Part:
         return ()
 
     def start(self) -> None:
-        """Begin the work, and go on with what a restart interrupted."""
+        """Begin the work, and resume what a restart interrupted."""
 
     def stop(self) -> None:
         """Decide nothing new: the server stops, or the shard is given back."""

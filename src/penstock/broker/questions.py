@@ -38,7 +38,7 @@ class ShardQuestion(msgspec.Struct, Generic[A], frozen=True, array_like=True):
     """One of the shards of a process answers for all of them. Such a question is not partial."""
 
     def shards(self, count: int) -> Iterable[int]:
-        """The shards that it is about, of so many."""
+        """The indexes of the shards that the question is about, out of ``count`` shards."""
         return range(count)
 
     async def answer(self, partition: Partition) -> A:

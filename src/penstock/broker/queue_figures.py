@@ -1,5 +1,5 @@
-"""What a queue has at one moment, in numbers. Each of them is defined here, whoever shows it: the admin API and the
-console, metrics and alarms, Prometheus.
+"""What a queue has at one moment, in numbers. Each is defined here once, for the admin API, the console, metrics,
+alarms and Prometheus.
 
 Numbers cost different amounts: those in memory are free, the age of the oldest message may take a read of the store,
 and what noisy groups have takes a walk over the messages in memory. So a caller says what it wants of which queue.
@@ -46,7 +46,8 @@ class Levels(NamedTuple):
 
 
 class QueueFigures(NamedTuple):
-    """What was looked at is None if it was not asked for, if there is none, or if it is not known at present."""
+    """The figures of one queue. A value is None if it was not asked for, does not exist, or is not known at
+    present."""
 
     queue: LiveQueue
     now_ms: int
@@ -185,7 +186,7 @@ class FigureReader:
         return None
 
     def _oldest_in_memory(self, queue: LiveQueue) -> int | None:
-        """As :meth:`_came_ms`, of a queue whose messages are all in memory."""
+        """Like :meth:`_came_ms`, for a queue whose messages are all in memory."""
         rules = queue.rules
         expired_ms = rules.backlog.expiry_cutoff_ms(self._shard.clock.now_ms())
         oldest: Entry | None = None
@@ -257,5 +258,5 @@ def _kept(queue: LiveQueue, now_ms: int) -> Selection:
 
 
 def _first_rows(store: Store, which: Iterable[Selection], rows_max: int) -> dict[int, list[EntryRow]]:
-    """In the thread that reads."""
+    """Runs in the reading thread."""
     return {selection.queue: store.select(selection, rows_max=rows_max) for selection in which}

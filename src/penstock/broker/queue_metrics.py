@@ -19,7 +19,7 @@ SIZE_LIMITS = tuple(4**power for power in range(3, 11))
 
 
 class Rates(NamedTuple):
-    """Per second."""
+    """The rates of a queue, per second."""
 
     sent: float
     received: float
@@ -76,7 +76,7 @@ class QueueMetrics:
         self._before: deque[tuple[int, int, int, int, int]] = deque(maxlen=MINUTE // _PERIOD_MS + 1)
 
     def record(self, recorder: CountRecorder) -> None:
-        """From now on the recorder gets what is counted."""
+        """Count with this recorder."""
         self._recorder = recorder
 
     def turn(self, now_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""What one account may have: so many queues, messages and bytes, in all its regions together.
+"""Quotas: how many queues, messages and bytes one account may have in all its regions.
 
 Messages and bytes are those of every durable commit, and of those not yet durable: exact, and never counted. A send
 that does not fit is refused whole. What comes back, is dead-lettered or moved is not sent, and always fits.
@@ -151,7 +151,7 @@ def _following(
 
 
 def _size(message: Outgoing) -> int:
-    """Not less than it takes in the store; its commit counts it exactly."""
+    """An upper bound of the size in the store; the commit counts it exactly."""
     size = _OVERHEAD_BYTES + len(message.body.encode("utf-8", "surrogatepass"))
     size += len(message.trace or "") + len(message.dedup_id or "")
     for name, attribute in (message.attributes or {}).items():

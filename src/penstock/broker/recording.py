@@ -131,7 +131,7 @@ class _LevelsOfMinute:
         return [None if level is None else level.gauge(seconds) for level in self._levels]
 
     def gauges_with(self, present: Levels) -> list[Gauge | None]:
-        """Up to now, while the minute has not ended."""
+        """The gauges up to now, while the minute has not ended."""
         if self._looked_s == self.begin_s:
             return list(present)
         return [extended(gauge, level) for gauge, level in zip(self.gauges(), present, strict=True)]

@@ -51,7 +51,7 @@ class Runtime(Protocol):
 
 
 class CommitPlacement:
-    """Where a short commit runs: on the loop while such commits are quick, else in the thread that writes.
+    """Decides where a short commit runs: on the loop while such commits are quick, else in the thread that writes.
 
     On a quick disk a commit takes less than it costs to hand it over: two threads that want the interpreter wake each
     other for every statement, and that was a third of a send. On a slow disk the loop must not wait. Which of the two

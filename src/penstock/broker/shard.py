@@ -300,7 +300,7 @@ class Shard:
         return [commit.changes for commit in (*under_way, *self._closed, self.open_commit)]
 
     def pause(self, ms: int) -> Promise[None]:
-        """Done after so many milliseconds."""
+        """Returns a promise that resolves after this many milliseconds."""
         ended: Promise[None] = Promise()
         self.runtime.at(self.clock.now_ms() + ms, lambda: ended.resolve(None))
         return ended
@@ -558,7 +558,7 @@ class Shard:
             self._schedule()
 
     def _write_alone(self) -> None:
-        """For a while each request gets a commit of its own."""
+        """Give each request a commit of its own for a while."""
         self._alone_until_ms = self.clock.now_ms() + _ALONE_MS
         if not self._alone:
             self._alone = True

@@ -39,7 +39,7 @@ class MemoryRelief:
         self._trimmed_all = False
 
     def relieve(self, _commit: Commit) -> None:
-        """Over the budget: let some queues keep only the floor of each lane. Every queue has its turn.
+        """The memory is over the budget: let some queues keep only the floor of each lane. Every queue has its turn.
 
         After a round that could not help (floors alone may exceed a small budget) wait until 5 % more is in use."""
         budget = self._budget

@@ -161,12 +161,12 @@ def short_duration(seconds: float | None) -> str | None:
 
 
 def short_age(seconds: float | None) -> str | None:
-    """In whole seconds."""
+    """Shows an age in whole seconds."""
     return None if seconds is None else short_duration(int(seconds))
 
 
 def short_size(count: int | None) -> str | None:
-    """In the largest unit: "512B", "1.5KB"."""
+    """Shows a size in the largest unit: "512B", "1.5KB"."""
     if count is None:
         return None
     size, units = float(count), ["B", "KB", "MB", "GB", "TB"]

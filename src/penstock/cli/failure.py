@@ -23,5 +23,5 @@ class Breakdown(Failure):
 
 
 def printable(text: str) -> str:
-    """Without control characters, which could control the terminal: texts may come from files and other servers."""
+    """Replaces control characters, which could control the terminal: texts may come from files and other servers."""
     return "".join(c if c.isprintable() else "?" for c in text)

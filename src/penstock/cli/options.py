@@ -49,7 +49,7 @@ def configured(flags: Mapping[str, object], *, besides: Container[str] = (), ser
 
 
 def shown(setting: Setting, value: object) -> str:
-    """As it could be given in a flag or a file."""
+    """Shows a value as it could be given in a flag or a file."""
     if isinstance(value, tuple):
         return ", ".join(map(str, value)) or "none"
     if isinstance(value, bool):
@@ -62,7 +62,7 @@ def shown(setting: Setting, value: object) -> str:
 
 
 def _size(size: int) -> str:
-    """In the largest unit that gives a whole number."""
+    """Shows a size in the largest unit that gives a whole number."""
     for power, unit in ((40, "TB"), (30, "GB"), (20, "MB"), (10, "KB")):
         if size and size % (1 << power) == 0:
             return f"{size >> power}{unit}"

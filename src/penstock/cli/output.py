@@ -62,7 +62,7 @@ class Output:
         click.echo(click.style(shown, **style) if style else shown)
 
     def note(self, text: str) -> None:
-        """For people, beside the output."""
+        """Print a line for people, beside the output."""
         click.echo(safe(text), err=True)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
@@ -121,12 +121,13 @@ class Output:
 
 
 def json_text(value: Any, *, terminal: bool, indent: int | None = None) -> str:
-    """For a ``terminal`` in ASCII: JSON can escape everything else, and so what would control it."""
+    """The value as JSON; for a ``terminal`` in ASCII, because JSON escapes everything else, also what would control
+    it."""
     return json.dumps(value, indent=indent, ensure_ascii=terminal)
 
 
 def safe(text: str, *, lines: bool = False) -> str:
-    """Without control characters and the like; ``lines``: line breaks and tabs stay."""
+    """Escapes control characters and the like. With ``lines``, line breaks and tabs stay."""
     kept = "\n\t" if lines else ""
     return "".join(c if c.isprintable() or c in kept else _escape(c) for c in text)
 
@@ -162,7 +163,7 @@ def _are_numbers(cells: list[str]) -> bool:
 
 
 def _width(text: str) -> int:
-    """In columns of a terminal: East Asian characters take two."""
+    """The width in columns of a terminal: East Asian characters take two."""
     if text.isascii():
         return len(text)
     return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)

@@ -38,7 +38,7 @@ class Target:
         self.out = out
 
     def changed(self, flags: dict[str, Any], out: Output) -> Target:
-        """For a command in a shell: the server of the shell, unless flags say otherwise."""
+        """The target of a command in a shell: the server of the shell, unless flags say otherwise."""
         given = {name: value for name, value in flags.items() if value is not None}
         if "context" in given:
             return Target(flags, out)  # a server of its own

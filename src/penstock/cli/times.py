@@ -25,7 +25,7 @@ def shown_age(time: str) -> str:
 
 
 def shown_time(time: str, out: Output) -> str:
-    """In a terminal: "14:03:07 (3m ago)", with the date if it is another day's."""
+    """Shows a time in a terminal as "14:03:07 (3m ago)", with the date if it is another day's."""
     if not out.is_terminal:
         return time
     local = datetime.fromisoformat(time).astimezone()

@@ -659,7 +659,7 @@ class Actions:
             await self._session.network.apart(lambda: payloads.delete(pointers))
 
     def _handle(self, receipt_handle: str) -> str:
-        """As the server knows it."""
+        """The receipt handle as the server knows it."""
         return receipt_handle if self._payloads is None else self._payloads.server_handle(receipt_handle)
 
     # -- how they are done -------------------------------------------------------------------------------------------

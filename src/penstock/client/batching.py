@@ -23,7 +23,7 @@ BYTES_MAX = 1024 * 1024
 
 
 def message_size(body: str, attributes: Mapping[str, AttributeValue] | None) -> int:
-    """In bytes, as SQS counts them: the body, and names, types and values of the attributes."""
+    """The size in bytes, as SQS counts them: the body, and names, types and values of the attributes."""
     size = len(body.encode("utf-8", "surrogatepass"))
     for name, value in (attributes or {}).items():
         attribute = to_attribute(name, value)

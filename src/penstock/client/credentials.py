@@ -50,7 +50,7 @@ class KeysOfProgram(NamedTuple):
 
 
 class KeysOfRole(NamedTuple):
-    """STS gives them to who may assume the role."""
+    """STS issues them to a caller who may assume the role."""
 
     role_arn: str
     source: KeySource

@@ -67,7 +67,8 @@ def find_endpoint(
     region: str | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Endpoint:
-    """From flags, which may be missing. Raises EndpointError or ProfileError."""
+    """Finds the endpoint that flags, variables and files name; all may be missing. Raises EndpointError or
+    ProfileError."""
     contexts = read_contexts(environment)
     named = context or environment.get(CONTEXT_VARIABLE)
     if named and named not in contexts.by_name:

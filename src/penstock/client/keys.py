@@ -53,7 +53,8 @@ class CurrentKeys:
         self._is_fetching = False
 
     async def get(self) -> SigningKeys | None:
-        """None: there are none, and nothing is signed. Raises ProfileError, ApiError or Unavailable."""
+        """The keys to sign with; None: there are none, and nothing is signed. Raises ProfileError, ApiError or
+        Unavailable."""
         now_s = time.time()
         if now_s < self._fresh_until_s or (self._is_fetching and now_s < self._expires_s):
             return self._keys
@@ -108,5 +109,5 @@ class CurrentKeys:
 
 
 def sts_url(region: str) -> str:
-    """Amazon's."""
+    """The URL of Amazon's STS."""
     return f"https://sts.{region}.amazonaws.com" + (".cn" if region.startswith("cn-") else "")

@@ -31,14 +31,14 @@ class PayloadMissing(Exception):
 
 
 class Pointer(NamedTuple):
-    """In the words of S3; a directory has the name of a bucket, too."""
+    """Where a payload is, in the words of S3; a directory has the name of a bucket, too."""
 
     bucket: str
     key: str
 
 
 class PayloadStore(Protocol):
-    """Methods may block: they are called in a thread where that matters."""
+    """Where payloads are stored. Methods may block: they are called in a thread where that matters."""
 
     def put(self, payload: bytes) -> Pointer:
         """The payload is durable when this returns. Raises PayloadError."""
@@ -47,7 +47,8 @@ class PayloadStore(Protocol):
         """Raises PayloadMissing and PayloadError."""
 
     def delete(self, pointer: Pointer) -> None:
-        """Also if it is deleted already. Raises PayloadMissing for one of another store, and PayloadError."""
+        """Delete a payload, which may be deleted already. Raises PayloadMissing for one of another store, and
+        PayloadError."""
 
 
 class DirectoryStore:

@@ -38,7 +38,7 @@ class BatchSender(Protocol):
 
 
 class SendOptions(TypedDict, total=False):
-    """As of SendMessage. Without system attributes the message carries the trace that it belongs to."""
+    """Options of SendMessage. Without system attributes, the message carries the current trace."""
 
     delay_seconds: int | None
     message_attributes: Mapping[str, AttributeValue] | None
@@ -315,7 +315,7 @@ class Producer:
 
 
 def _is_of_the_queue(error: Exception) -> bool:
-    """And not of one of the messages."""
+    """Whether the error is about the queue, and not about one of the messages."""
     return isinstance(error, ApiError) and (error.is_missing_queue or error.is_denied)
 
 

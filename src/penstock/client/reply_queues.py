@@ -65,7 +65,7 @@ class ReplyQueue:
         self.url: str | None = None
 
     async def ensure(self) -> str:
-        """Its URL; it is created if there is none."""
+        """The URL of the reply queue, which is created if there is none."""
         async with self._creating:
             if self.url is None:
                 self.url = await self._client.create_queue(
@@ -80,7 +80,7 @@ class ReplyQueue:
             return self.url
 
     def forget(self, url: str) -> None:
-        """Someone deleted it."""
+        """Forget the queue, which was deleted."""
         if self.url == url:
             self.url = None
 
@@ -109,7 +109,8 @@ class ReplyQueue:
 async def delete_abandoned(
     client: Client, prefix: str = QUEUE_PREFIX, *, but: ReplyQueue | None = None
 ) -> int:
-    """Delete the reply queues of processes that have died. How many. Raises ApiError and Unavailable."""
+    """Delete the reply queues of processes that have died. Returns how many were deleted. Raises ApiError and
+    Unavailable."""
     deleted = 0
     async for page in client.list_queue_pages(prefix):
         for url in page.queue_urls:

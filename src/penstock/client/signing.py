@@ -75,7 +75,7 @@ class RequestTemplate:
         self._signed_names = f", SignedHeaders={names}, Signature="
 
     def request(self, body: bytes, now_s: float) -> bytes:
-        """The whole request."""
+        """The bytes of the whole request."""
         before, after = self._head
         if self.keys is None:
             return f"{before}content-length: {len(body)}\r\n\r\n".encode() + body

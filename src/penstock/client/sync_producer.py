@@ -26,7 +26,7 @@ class BlockingBatchSender(Protocol):
 
 
 class ProducerSettings(TypedDict, total=False):
-    """As of :class:`~penstock.client.producer.Producer`."""
+    """The parameters of :class:`~penstock.client.producer.Producer`."""
 
     codec: Codec
     linger_s: float

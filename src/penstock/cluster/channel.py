@@ -175,14 +175,14 @@ class Channel(asyncio.Protocol):
             self.send(PingFrame())
 
     def close(self, reason: str) -> None:
-        """At once: what was not written is dropped."""
+        """Close at once: what was not written is dropped."""
         self._reason = reason
         if self._transport is not None:
             self._transport.abort()
         self._ended()
 
     def finish(self) -> None:
-        """After what was sent is written."""
+        """Close after what was sent is written."""
         self.flush()
         if self._transport is not None:
             self._transport.close()

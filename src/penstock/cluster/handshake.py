@@ -47,12 +47,12 @@ class LinkSecurity(NamedTuple):
         return bool(self.secret) and self.connect_tls is None
 
     def proof_of(self, node: str) -> bytes:
-        """For the row of the node with this id, by which others see whether they have the same secret."""
+        """The proof in the row of the node with this id, by which others see whether they have the same secret."""
         return hmac.digest(self.secret, b"node\0" + node.encode(), "sha256")
 
 
 class RefusedPeer(Exception):
-    """Not one of us. The text is for our own log, never for the other side."""
+    """The peer does not belong to the cluster. The text is for our own log, never for the other side."""
 
 
 class Handshake:
@@ -95,7 +95,7 @@ class Handshake:
                 raise RefusedPeer("it does not speak the internal protocol")
 
     def ciphers(self) -> tuple[BatchCipher | None, BatchCipher | None]:
-        """For batches that this side writes, and for those that it reads."""
+        """The ciphers for batches that this side writes, and for those that it reads."""
         assert self.done
         if not self._security.encrypts:
             return None, None

@@ -75,7 +75,8 @@ class Link:
         self._not_before = 0.0  # of the loop's clock
 
     def is_unused(self, now: float) -> bool:
-        """Not connected for so long that nothing is lost with it. ``now``: of the loop's clock."""
+        """Whether the link has been disconnected long enough to be forgotten. ``now`` is the time of the loop's
+        clock."""
         connects = (
             self._channel is not None or self._connecting is not None or self._shaking_hands is not None
         )

@@ -34,8 +34,8 @@ T = TypeVar("T")
 
 
 class Times(NamedTuple):
-    """In seconds. A node serves for a while after it was renewed last, by its own clock; it may be removed a little
-    later, by the clock of the database."""
+    """Periods in seconds. A node serves for a while after it was renewed last, by its own clock; it may be removed
+    a little later, by the clock of the database."""
 
     renew: float = 1.0
     look: float = 0.1  # instead, while requests wait for a shard

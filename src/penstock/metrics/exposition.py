@@ -77,7 +77,7 @@ def merged(families: Iterable[MetricFamily]) -> list[MetricFamily]:
 
 
 def text_of(families: Iterable[MetricFamily], *, open_metrics: bool) -> Iterator[str]:
-    """In pieces. Families without samples are left out."""
+    """Returns the text in pieces. Families without samples are left out."""
     for family in families:
         if not family.samples:
             continue

@@ -251,7 +251,7 @@ def _operate_two(symbol: str, left: Numeric, right: Numeric, given: Environment)
 
 
 def _pairs(left: Numeric, right: Numeric) -> Iterator[tuple[int, float, float]]:
-    """Both values at each time of either; what one series does not have counts as 0."""
+    """Yields both values at each time of either; what one series does not have counts as 0."""
     if isinstance(left, float):
         assert isinstance(right, TimeSeries)
         return zip(right.times, repeat(left), right.values)

@@ -40,7 +40,7 @@ def _queue(queue: PlannedQueue) -> Iterator[str]:
 
 
 def _comment(text: str, indent: str = "") -> list[str]:
-    """Without control characters: they would end the comment, or are not allowed in TOML."""
+    """Leaves out control characters: they would end the comment, or are not allowed in TOML."""
     clean = "".join(c if c.isprintable() else " " for c in text)
     lines = wrap(
         clean, _LINE_LENGTH - 2, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False

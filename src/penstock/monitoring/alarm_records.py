@@ -43,7 +43,7 @@ class Suppressor(msgspec.Struct, frozen=True):
 
 
 class AlarmConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """As its owner gave it: a rule over a metric or over queries, or the rule of a composite alarm."""
+    """The settings that the owner gave: a rule over a metric or over queries, or the rule of a composite alarm."""
 
     name: str
     description: str | None = None
@@ -108,7 +108,8 @@ class Alarm(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def cost(self) -> int:
-        """In bytes of memory, about, without its status. The rule of a composite alarm is kept parsed, too."""
+        """An estimate of the memory in bytes, without the status. The rule of a composite alarm is kept parsed,
+        too."""
         rule = self.config.composite_rule or ""
         return len(_encode(self.config)) + len(_encode(self.tags)) + _PARSED_RULE_FACTOR * len(rule)
 
@@ -134,7 +135,7 @@ class HistoryItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     @property
     def cost(self) -> int:
-        """In bytes of memory, about."""
+        """An estimate of the memory in bytes."""
         return _ITEM_BYTES + len(_encode(self))
 
 

@@ -97,7 +97,7 @@ class AlarmTable:
             yield list(self._by_space.get(space, {}).values())
 
     def of(self, space: Space) -> list[Alarm]:
-        """In order of their names."""
+        """Returns the alarms of a space in order of their names."""
         alarms = self._by_space.get(space, {})
         return [alarms[name] for name in sorted(alarms)]
 
@@ -301,8 +301,8 @@ class AlarmTable:
         yield from self._end_waits(space)
 
     def _above(self, space: Space, names: Iterable[str]) -> Steps[list[str]]:
-        """The alarms that look at these alarms, at those, and so on: each after all that it looks at. Of alarms that
-        look at each other in a circle, one has to be the first."""
+        """The alarms that look at these alarms, at those, and so on: each after all that it looks at. If alarms
+        look at each other in a circle, one of them comes first."""
         finished: list[str] = []
         seen: set[str] = set()
         for first in list(names):

@@ -96,7 +96,7 @@ class RenewedTable(Generic[T]):
         self._former = shard.table(former)
 
     def __iter__(self) -> Iterator[tuple[str, T]]:
-        """Both may have a record of the same key."""
+        """Yields the records of both tables, which may have one of the same key."""
         yield from self._renewed
         yield from self._former
 

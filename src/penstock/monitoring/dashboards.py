@@ -32,14 +32,14 @@ def dashboard_arn(partition: str, account: str, name: str) -> str:
 
 class Dashboards:
     def __init__(self, shard: Shard, dashboards_max: int, bytes_max: int) -> None:
-        """Both of one account."""
+        """The limits are those of one account."""
         self._shard = shard
         self._dashboards_max = dashboards_max
         self._bytes_max = bytes_max
         self._records = shard.table(DASHBOARDS)
 
     def of(self, account: str) -> list[Dashboard]:
-        """In order of their names."""
+        """Returns the dashboards of an account in order of their names."""
         return sorted(
             (each for _, each in self._records if each.account == account), key=lambda each: each.name
         )

@@ -156,7 +156,7 @@ class Evaluation:
                 log.error("the alarm %s cannot be evaluated: %s", alarm.name, type(error).__name__)
 
     def _end_of(self, alarm: Alarm) -> int:
-        """Up to when it is looked at: an alarm that had to wait is evaluated for now, not for when it was due."""
+        """The end of the evaluated range. An alarm that had to wait is evaluated for now, not for when it was due."""
         rule = alarm.config.rule
         assert rule is not None
         return self._end_s - self._end_s % (MINUTE_S if rule.period_s >= MINUTE_S else TICK_S)

@@ -90,7 +90,8 @@ class Monitoring:
         namespaces: Sequence[MetricNamespace],
         limits: MonitoringLimits | None = None,
     ) -> None:
-        """Before the first shard of the broker is opened. ``namespaces``: those whose metrics services measure."""
+        """Is made before the first shard of the broker is opened. ``namespaces`` are those whose metrics services
+        measure."""
         self.limits = limits or MonitoringLimits()
         self.budget = MetricBudget(self.limits.metrics_bytes_max)
         self.texts = texts

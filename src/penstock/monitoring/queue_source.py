@@ -89,7 +89,7 @@ class QueueNamespace:
     def _queues(
         self, partition: Partition, metric: QueueMetric, question: KeysQuestion
     ) -> Iterator[LiveQueue]:
-        """In order of name, beyond the last one of the page before."""
+        """Yields the queues in order of name, from the one behind the last page on."""
         catalogue, space = partition.catalogue, question.space
         values = [value for name, value in question.dimensions if name == _DIMENSION and value is not None]
         if values:

@@ -90,7 +90,7 @@ class Lane:
 
 
 class ExpiryPause(msgspec.Struct, frozen=True):
-    """Until a time, only those messages expire that were past their retention before.
+    """Only messages that were past their retention before it began expire until it ends.
 
     Begins at a start after a long time by the clock, which may be wrong now or was wrong then: an operator can still
     raise the retention of the queues."""
@@ -276,7 +276,7 @@ class Backlog(Generic[L]):
             self.budget.used -= LANE_BYTES
 
     def leave_to_store(self, lane: L, entry: Entry) -> None:
-        """From now on only the store has this ready message."""
+        """Leave this ready message to the store alone."""
         if self.index.pop(entry.seq, None) is not None:
             self.budget.used -= ENTRY_BYTES + len(entry.content or b"")
         entry.state = State.GONE

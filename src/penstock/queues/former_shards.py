@@ -31,7 +31,7 @@ class FormerShard(msgspec.Struct, frozen=True):
     )
 
     def raised(self, by: int) -> FormerShard:
-        """As another store remembers it that takes these numbers over, raised once more."""
+        """The former shard as another store remembers it that takes these numbers over, raised once more."""
         return msgspec.structs.replace(
             self, first=self.first + by, end=self.end + by, raised_by=self.raised_by + by
         )

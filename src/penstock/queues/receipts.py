@@ -91,7 +91,7 @@ class ReceiptSigner:
 
 
 class MessageIdForm(msgspec.Struct, frozen=True):
-    """From which number on ids are encrypted numbers. Those before were given out by an earlier release."""
+    """Ids are encrypted numbers from this number on. Those before were given out by an earlier release."""
 
     first: int
 

@@ -75,7 +75,7 @@ _SIGN_IN_BYTES_MAX = 16 * 1024
 
 
 class Asker(NamedTuple):
-    """For whom a page asks."""
+    """The caller on whose behalf a page sends requests."""
 
     keys: SigningKeys
     space: Space
@@ -130,7 +130,7 @@ class Console:
         self.stop = self._streams.stop
 
     async def page(self, original: Request) -> Response:
-        """For /console and what is below it."""
+        """Responds to requests for /console and what is below it."""
         path = original.path.decode("latin-1").removeprefix("/console")
         request = PageRequest.of(original)
         try:

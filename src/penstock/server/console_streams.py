@@ -156,7 +156,7 @@ async def _set_within(ending: Ending, seconds: float) -> bool:
 
 
 def _refused(status: int, code: str, message: str) -> bytes:
-    """As an event: it has no status and no headers."""
+    """The refusal as an event, which has no status and no headers."""
     text = json.dumps({"status": status, "code": code, "message": message}).encode()
     return b"event: refused\ndata: " + text + b"\n\n"
 

@@ -123,7 +123,7 @@ class ProcessControl:
 
 
 def _back_up_once(config: Config, path: Path) -> tuple[int, int, int, int]:
-    """In a thread of its own."""
+    """Makes the backup. Runs in a thread of its own."""
     if path.exists():
         raise StoreRefused(f"{path} exists: give another name")
     contents = back_up_to(config, path)
@@ -139,7 +139,7 @@ class BackupThreads:
         self._reserved = 0
 
     def reserve(self) -> None:
-        """For one backup. Raises Fault if there are too many."""
+        """Reserve a place for one backup. Raises Fault if there are too many."""
         if self._reserved >= _BACKUPS_MAX:
             text = (
                 f"{_BACKUPS_MAX} backups are being made, and no more at a time: try again when one has ended."

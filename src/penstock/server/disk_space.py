@@ -43,7 +43,7 @@ class DiskSpace:
         self._was_low = False
 
     def check(self, now_s: float) -> None:
-        """To be called often: it looks once a minute."""
+        """Warn before the disk is full. Call it often: it checks the disk once a minute."""
         if now_s < self._check_at_s:
             return
         self._check_at_s = now_s + _CHECK_S

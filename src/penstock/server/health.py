@@ -31,7 +31,7 @@ class Health:
         """Ready, and nothing has to be asked."""
 
     def expect(self, reason: str) -> None:
-        """Not ready until :meth:`done` is called with the same words, which are shown."""
+        """The server is not ready until :meth:`done` is called with the same text, which is shown."""
         self._expected.append(reason)
         self.unconditional = False
 
@@ -40,7 +40,7 @@ class Health:
         self.unconditional = not self._expected and not self._watched
 
     def watch(self, reason: str, holds: Callable[[], bool]) -> None:
-        """Not ready while this holds. It is called for every request."""
+        """The server is not ready while ``holds`` returns true. It is called for every request."""
         self._watched[reason] = holds
         self.unconditional = False
 
@@ -64,7 +64,7 @@ class Health:
     # Pages.
 
     async def page(self, request: Request) -> Response:
-        """For /health and what is below it."""
+        """Responds to requests for /health and what is below it."""
         if request.method not in _METHODS:
             return _wrong_method(request)
         reasons = self.reasons + [reason for reason, holds in self._advised.items() if holds()]
@@ -85,7 +85,7 @@ class Health:
         return json_page(request, page, 200 if ready else 503)
 
     async def localstack_page(self, request: Request) -> Response:
-        """For scripts that wait for LocalStack: they look for "running" or "available"."""
+        """Responds to scripts that wait for LocalStack: they look for "running" or "available"."""
         if request.method not in _METHODS:
             return _wrong_method(request)
         if request.path.rstrip(b"/") != b"/_localstack/health":

@@ -76,7 +76,8 @@ def run(config: Config, terminal: Terminal) -> None:
 
 
 def prepare_process(config: Config) -> Config:
-    """For the loop of a server. Returns the settings with the number of connections that the system allows."""
+    """Prepares the process for the loop of a server. Returns the settings with the number of connections that the
+    system allows."""
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     gc.set_threshold(*_GC_THRESHOLDS)
     return within_descriptor_limit(config)

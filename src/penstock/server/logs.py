@@ -90,5 +90,5 @@ def _quoted(value: object) -> str:
 
 
 def _printable(text: str) -> str:
-    """Without characters that control the terminal, except the line breaks of a traceback."""
+    """Escapes characters that control the terminal, except the line breaks of a traceback."""
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)

@@ -21,7 +21,7 @@ _HEAD_BYTES = 4096  # of a body; the code of an error is at its beginning
 
 
 def log_when_answered(request: Request) -> None:
-    """To be called before the request is served, if debug lines are logged."""
+    """Log the request when it is answered. Call it before the request is served, if debug lines are logged."""
     began = perf_counter()
     method, path, address = request.method.decode(), request.path.decode("latin-1"), request.peer.address
     action = _action(request)
@@ -42,7 +42,7 @@ def log_when_answered(request: Request) -> None:
 
 
 def _action(request: Request) -> str:
-    """As the request names it: in a header, or in a form."""
+    """The action that the request names in a header or in a form."""
     target = request.headers.get(b"x-amz-target")
     if target is not None:
         return target.rpartition(b".")[2][:64].decode("latin-1")

@@ -1,4 +1,4 @@
-"""From an HTTP request to what answers it: a mount or a service.
+"""Finds what answers an HTTP request: a mount or a service.
 
 Paths that are not a service's (health, metrics, administration, console) are mounts, one per first path segment, for
 all HTTP methods. Everything else goes to the dispatcher: SQS accepts the same request at ``/`` and at a queue's URL,
@@ -96,13 +96,13 @@ class Routes:
         }
 
     def mount(self, segment: bytes, mount: Mount) -> None:
-        """From now on it answers the paths below this segment."""
+        """Let ``mount`` answer the paths below this segment."""
         self._mounts[segment] = mount
 
     def change(
         self, throttle: Throttle | SharedThrottle | None, cors: Cors, pages: WebPageFilter | None
     ) -> None:
-        """For requests from now on."""
+        """Change what applies to requests from now on."""
         self._throttle, self._cors, self.pages = throttle, cors, pages
 
     def is_health_check(self, request: Request) -> bool:

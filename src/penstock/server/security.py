@@ -103,7 +103,8 @@ class Security:
                 self.audit.tick()
 
     async def problems(self) -> dict[str, str]:
-        """After a requested reload: what is wrong with each of the files. An empty text: it is in use now."""
+        """What is wrong with each of the files after a requested reload. An empty text means that the file is in
+        use now."""
         found = {}
         if self.tls is not None:
             found["certificates"] = self.tls.problem

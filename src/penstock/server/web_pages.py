@@ -66,7 +66,7 @@ class Cors:
 
 
 class WebPageFilter:
-    """For an open server."""
+    """Refuses requests of web pages on an open server."""
 
     def __init__(self, cors: Cors, public_url: str | None) -> None:
         self._cors = cors

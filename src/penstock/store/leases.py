@@ -32,7 +32,8 @@ class LeaseRow(NamedTuple):
 
 
 class ClusterView(NamedTuple):
-    """Both tables, the nodes read first: the owner of a lease may have joined since, and then it has no row here."""
+    """The rows of both tables, of which the nodes are read first: the owner of a lease may have joined since, and
+    then it has no row here."""
 
     nodes: tuple[NodeRow, ...]
     leases: tuple[LeaseRow, ...]  # in order of shard
@@ -61,7 +62,8 @@ class Leases(Protocol):
         """Take a shard whose owner has no row; False if its epoch is another or its owner is alive."""
 
     def hand_over(self, shard: int, epoch: int, owner: str, target: str) -> bool:
-        """From its owner to another node, or to itself to load it once more; False if it is no longer the owner."""
+        """Hand a shard from its owner to another node, or to the owner itself so that it loads it again. Returns
+        False if the owner has changed."""
 
     def serving(self, shard: int, epoch: int, owner: str) -> bool:
         """The owner has loaded the shard."""
@@ -76,6 +78,6 @@ class Leases(Protocol):
         """Where an operator wants a shard; None: anywhere. False if there is no such shard."""
 
     def abort(self) -> None:
-        """From another thread: end a call that waits for a database that does not answer."""
+        """End a call that waits for a database that does not answer. Is called by another thread."""
 
     def close(self) -> None: ...

@@ -406,7 +406,7 @@ class MemorySite:
 
 
 def _check_text(text: str) -> None:
-    """As other stores do, refuse what is no text."""
+    """Refuse what is no Unicode text, like other stores."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

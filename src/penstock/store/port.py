@@ -112,7 +112,7 @@ class StoreStatus(NamedTuple):
 
 
 class Store(Protocol):
-    """What a store does for a shard. What was purged may still be there: who reads a queue gives the purge mark."""
+    """The store of one shard. Purged messages may still be in it: readers of a queue pass its purge mark."""
 
     def open(self) -> ShardState:
         """Take the shard for this process, or raise StoreRefused with what to do about it."""

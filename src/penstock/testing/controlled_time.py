@@ -165,7 +165,7 @@ class ControlledTime:
         self._set_timer()
 
     def _set_timer(self) -> None:
-        """For the next moment at which something is due, if time runs."""
+        """Set the timer for the next moment at which something is due, if time runs."""
         due_ms = self._simulated.next_timer_ms() if self.clock.runs else None
         if self._timer is not None:
             if due_ms == self._timer_ms:

@@ -1,4 +1,5 @@
-"""From a request to its response: find the service, the action and the protocol; decode, authorise, handle, encode.
+"""Turns a request into its response: find the service, the action and the protocol; decode, authorise, handle,
+encode.
 
 Every request gets exactly one response, in the protocol it was sent in. An unexpected error is logged with the
 request's id and answered as an internal error. Neither the log nor the response quotes the request: the traceback is
@@ -131,8 +132,9 @@ class Dispatcher:
         meter: Callable[[Service, Action], Meter] | None = None,
         turns: Turns | None = None,
     ) -> None:
-        """Without ``authorize`` every caller may do everything: the server is open. Without ``pass_on`` this process
-        owns all shards. ``meter`` gives what measures an action. ``turns``: in which large responses are encoded."""
+        """If there is no ``authorize``, every caller may do everything: the server is open. If there is no
+        ``pass_on``, this process owns all shards. ``meter`` gives what measures an action. Large responses are
+        encoded in ``turns``."""
         self._meter = meter
         self._turns = turns or Turns()
         self._recorder = recorder
@@ -323,11 +325,12 @@ class Dispatcher:
         return invalid_action(f"The action {action} is not valid for this endpoint.")
 
     def _xml_writer(self, version: str) -> ResponseWriter:
-        """For a request that no action takes."""
+        """The writer of responses to a request that no action takes."""
         return self._xml.get(version) or next(iter(self._xml.values()), _BARE_XML)
 
     def refusal(self, fault: Fault, request_id: str, request: HttpRequest) -> Response:
-        """As the function, with errors of the Query protocol as the service writes them whose version is given."""
+        """Like the function, with errors of the Query protocol in the form of the service whose version the request
+        names."""
         try:
             version = read_query(request).version if is_query(request) else ""
         except Fault:

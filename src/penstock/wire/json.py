@@ -56,8 +56,8 @@ class JsonDecoder:
             return read_struct(read_object(body), self._shape, budget)
 
     def steps(self, body: bytes) -> Steps[msgspec.Struct]:
-        """As a call, with pauses where the body is read member by member. msgspec needs a few milliseconds for the
-        longest."""
+        """Like a call, with pauses where the body is read member by member. msgspec needs a few milliseconds for
+        the longest."""
         _check_members(body, self._members_max)
         try:
             return self._decode(body or b"{}")
@@ -68,7 +68,7 @@ class JsonDecoder:
         return (yield from struct_steps(value, self._shape, budget))
 
     def _budget(self, body: bytes, error: Exception) -> MemberBudget:
-        """For a body that msgspec refused. Raises Fault if it has too many members."""
+        """The members that a body may have which msgspec refused. Raises Fault if it has too many."""
         if str(error).startswith(_TOO_LONG):
             raise too_many_members(MEMBERS_MAX) from None
         _check_members(body, self._members_max)
@@ -143,7 +143,7 @@ def read_object(body: bytes) -> dict[str, Any]:
 
 
 def object_steps(body: bytes) -> Steps[dict[str, Any]]:
-    """As :func:`read_object`, with a pause after each member of the outer lists and objects."""
+    """Like :func:`read_object`, with a pause after each member of the outer lists and objects."""
     try:
         text = utf8_text(body)
         value, end = yield from _value_steps(text, _after_space(text, 0), _LEVELS_IN_STEPS)

@@ -69,7 +69,7 @@ class Branch:
 
     @property
     def below(self) -> dict[str, Branch]:
-        """The next level, by its names. Of a parameter given twice the first counts."""
+        """The next level, by its names. If a parameter is given twice, the first counts."""
         if self.deeper:
             self._spread(self.deeper)
             self.deeper = []
@@ -174,7 +174,7 @@ def read_form(*sources: bytes, parameters_max: int = 0) -> Branch:
 
 
 def _form_steps(sources: tuple[bytes, ...], parameters_max: int) -> Steps[Branch]:
-    """As :func:`read_form`, of a form that may be long."""
+    """Like :func:`read_form`, for a form that may be long."""
     _check_count(sources, parameters_max)
     tree = Branch()
     for source in sources:
@@ -232,7 +232,7 @@ class FormDecoder:
         return self._made(_members(tree, self._shape, ""), form)
 
     def steps(self, form: Form) -> Steps[msgspec.Struct]:
-        """As a call, with pauses."""
+        """Like a call, with pauses."""
         tree = yield from _form_steps(form.sources, self._parameters_max)
         return self._made((yield from _members_steps(tree, self._shape, "")), form)
 

@@ -42,7 +42,7 @@ class MemberBudget:
         self._left = self._most = members_max or ALL_MEMBERS_MAX
 
     def spend(self, members: list[Any] | dict[str, Any]) -> None:
-        """Before any of the members is read. Raises Fault."""
+        """Count these members before any of them is read. Raises Fault if there are too many."""
         if len(members) > MEMBERS_MAX:
             raise too_many_members(MEMBERS_MAX)
         self._left -= len(members)
@@ -69,8 +69,8 @@ def read_members(value: dict[str, Any], shape: StructOf, budget: MemberBudget) -
 
 
 def struct_steps(value: dict[str, Any], shape: StructOf, budget: MemberBudget) -> Steps[msgspec.Struct]:
-    """As :func:`read_struct`, with a pause after each field of each struct: that is one scalar, or a list or map with
-    a bounded number of them."""
+    """Like :func:`read_struct`, with a pause after each field of each struct: a field is one scalar, or a list or
+    map with a bounded number of them."""
     if shape.is_strict:
         check_known(value, {field.name for field in shape.fields})
     members: dict[str, Any] = {}

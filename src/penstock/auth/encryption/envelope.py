@@ -145,7 +145,7 @@ class MessageCipher:
 
 
 class NoEncryption:
-    """Without a root key: nothing is encrypted, and encrypted contents cannot be read."""
+    """Is used where there is no root key: nothing is encrypted, and encrypted contents cannot be read."""
 
     head_bytes = _NAMED
     encrypts = False

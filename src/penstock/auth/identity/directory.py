@@ -77,7 +77,7 @@ class Directory:
         return self._known(access_key, token).principal
 
     def role(self, arn: str) -> KnownRole | None:
-        """In whatever partition it is named."""
+        """The role of this ARN, whose partition does not matter."""
         return self._roles.get(without_partition(arn))
 
     def _known(self, access_key: str, token: str | None) -> _Known | _KnownSession:

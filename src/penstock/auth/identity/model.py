@@ -134,7 +134,7 @@ def role_arn(account: str, name: str) -> str:
 
 
 def unique_id(holder: PolicyHolder, arn: str) -> str:
-    """In the form of AWS: AIDA for a user, AROA for a role, and 17 characters."""
+    """The id has the form of AWS: AIDA for a user, AROA for a role, and 17 characters."""
     if holder.id:
         return holder.id
     prefix = "AROA" if isinstance(holder, Role) else "AIDA"

@@ -1,4 +1,4 @@
-"""From the tables of the credentials file to principals, with compiled policies and the tags of their sessions."""
+"""Makes principals from the tables of the credentials file, with compiled policies and the tags of their sessions."""
 
 from __future__ import annotations
 

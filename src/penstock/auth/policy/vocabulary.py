@@ -53,7 +53,7 @@ _known = _vocabulary({})
 
 
 def declare(services: Iterable[PolicyService]) -> None:
-    """From now on policies know these services, and no others."""
+    """Make policies know these services, and no others."""
     global _known
     _known = _vocabulary({service.name: service for service in services})
 

@@ -63,7 +63,7 @@ class AdminQueue:
                 return
 
     def messages(self, query: Json, limit: int | None = None) -> Iterator[Json]:
-        """At most ``limit``."""
+        """Yields the messages that match, ``limit`` at most."""
         left = limit
         for page, _ in self.pages({**query, "limit": min(PAGE, limit or PAGE)}):
             yield from page[:left]

@@ -63,7 +63,7 @@ def change_matching(
 
 
 def _matching(target: Target, admin: AdminQueue, chosen: Json) -> int:
-    """All of them. A dry run ends early in a long queue, but a question has to name the number."""
+    """Counts all of them. A dry run ends early in a long queue, but a question has to name the number."""
     count = 0
     with target.out.progress("counting") as progress:
         for page, _ in admin.pages({**chosen, "body_bytes": 0}):
@@ -73,7 +73,7 @@ def _matching(target: Target, admin: AdminQueue, chosen: Json) -> int:
 
 
 def _counted(dry_run: Json) -> str:
-    """In one line: how many match, and why some of them cannot."""
+    """Says in one line how many match, and why some of them cannot be changed."""
     matched, looked_at = dry_run["matched"], dry_run["looked_at"]
     verb = "matches" if matched == 1 else "match"
     cannot = "".join(f", {each['count']} cannot ({each['reason']})" for each in dry_run["cannot"])

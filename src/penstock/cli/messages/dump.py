@@ -74,7 +74,7 @@ def command(
 def write_messages(
     target: Target, admin: AdminQueue, filter: Json, file: Path, maximum: int | None, *, resume: bool = False
 ) -> int:
-    """How many. After each page of a file the place to continue at is saved."""
+    """Returns how many were written. After each page of a file the place to continue at is saved."""
     state = _DumpState.read(file, admin.name, filter) if resume else _DumpState(file, admin.name, filter)
     unreadable, total = 0, messages_in(admin.call("GET"))
     with _opened(file, state.offset) as stream, target.out.progress("dumping", total) as progress:
@@ -102,7 +102,7 @@ def _write(stream: IO[bytes], message: Json) -> None:
 
 
 def _whole(admin: AdminQueue, message: Json) -> Json | None:
-    """None: it was deleted since it was listed."""
+    """The message with its whole body; None if it was deleted since it was listed."""
     try:
         return admin.whole(message)
     except ApiError as error:
@@ -154,7 +154,7 @@ class _DumpState:
 
 @contextmanager
 def _opened(file: Path, offset: int = 0) -> Iterator[IO[bytes]]:
-    """For writing from ``offset`` on. Messages may be secret: only the user may read a new file."""
+    """Opens the file to write from ``offset`` on. Messages may be secret: only the user may read a new file."""
     if file == STANDARD:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
@@ -166,7 +166,7 @@ def _opened(file: Path, offset: int = 0) -> Iterator[IO[bytes]]:
 
 
 def _received(target: Target, url: str, file: Path, visibility_s: int) -> int:
-    """Until a receive that waits is empty. Each message is written once, however often it is received."""
+    """Receives until a receive that waits is empty. Each message is written once, however often it is received."""
     handles: dict[str, str] = {}
     with _opened(file) as stream, target.out.progress("receiving") as progress:
         try:

@@ -135,7 +135,7 @@ class _LineReader:
             yield MessageToSend(number, members)
 
     def settle(self, batch: list[Outcome]) -> int:
-        """How many were sent."""
+        """Returns how many were sent."""
         for outcome in batch:
             line = self._pending.pop(outcome.number)
             if outcome.error is not None:
@@ -220,7 +220,7 @@ class _LoadState:
         self._of = {"queue": queue_url, "size": file.stat().st_size}
 
     def read(self) -> int:
-        """Lines that are done."""
+        """Returns how many lines are done."""
         try:
             saved = json.loads(self.path.read_bytes())
             done = int(saved.pop("lines"))

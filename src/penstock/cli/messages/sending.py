@@ -45,7 +45,7 @@ class Pace:
         return BATCH if self.rate is None else max(1, min(BATCH, int(self.rate / _SLICES_PER_S)))
 
     def wait(self, count: int) -> None:
-        """Before ``count`` messages are sent. Time that was lost is not made up for."""
+        """Wait until ``count`` messages may be sent. Time that was lost is not made up for."""
         if self.rate is None:
             return
         now = self._clock()

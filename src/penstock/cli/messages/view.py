@@ -15,7 +15,7 @@ _UNREADABLE = "(encrypted with a key that cannot be used)"
 
 
 def show_messages(out: Output, messages: Sequence[Json]) -> None:
-    """A table. The columns GROUP, SOURCE and FAILURE are there if a message has one."""
+    """Print a table. The columns GROUP, SOURCE and FAILURE are there if a message has one."""
     optional = [name for name in ("group", "source", "failure") if any(name in each for each in messages)]
     columns = ["ID", "STATE", "AGE", "RECEIVES", "SIZE", *(name.upper() for name in optional), "BODY"]
     rows: list[list[Cell]] = [
@@ -74,7 +74,7 @@ def _times(message: Json) -> tuple[str, ...]:
 
 
 def shown_attributes(message: Json) -> list[tuple[str, str]]:
-    """Lines of a record."""
+    """The attributes as lines of a record."""
     attributes = sorted((message.get("attributes") or {}).items())
     return [(f"attribute {name}", f"{each['value']} ({each['type']})") for name, each in attributes]
 

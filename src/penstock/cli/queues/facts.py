@@ -85,7 +85,7 @@ def queue_facts(target: Target, queue: str) -> Json:
 
 
 def messages_in(queue: Json) -> int:
-    """In any state."""
+    """The number of messages in any state."""
     return int(queue["visible"] + queue["in_flight"] + queue["delayed"])
 
 

@@ -167,7 +167,7 @@ def _about(task: Json) -> str:
 
 
 def _shown(task: Json) -> Json:
-    """In the words of the admin API's tasks."""
+    """Describes a task in the words of the admin API."""
     shown = {
         "queue": queue_name(task["SourceArn"]),
         "operation": "redrive",

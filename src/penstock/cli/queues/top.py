@@ -104,7 +104,8 @@ class _View:
             self._sort, self._reverse = _SORTS[key], False
 
     def drawn(self, width: int, lines: int) -> Table:
-        """For a terminal of this size. A server that does not answer is asked again with the next reading."""
+        """Draws the table for a terminal of this size. A server that does not answer is asked again with the next
+        reading."""
         from rich import box
         from rich.table import Table
         from rich.text import Text

@@ -31,7 +31,7 @@ _COMMON_NAME_MAX = 64
 
 
 class DevelopmentCertificate(NamedTuple):
-    """All in PEM form."""
+    """A certificate with what belongs to it, all in PEM form."""
 
     authority: bytes
     certificate: bytes
@@ -41,7 +41,7 @@ class DevelopmentCertificate(NamedTuple):
 def make_certificate(
     name: str, names: tuple[str, ...], days: int, *, client: bool, now: datetime
 ) -> DevelopmentCertificate:
-    """For a server with these host names, or for a client of this name. Raises ValueError."""
+    """Makes a certificate for a server with these host names, or for a client of this name. Raises ValueError."""
     authority_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     issuer = _subject(f"Penstock development authority for {name}")
     authority = _builder(issuer, issuer, authority_key.public_key(), days, now)

@@ -51,7 +51,7 @@ class CredentialsFile:
         self.path = config.credentials or DEFAULT_FILE
 
     def arn_of(self, subject: Subject) -> str:
-        """As the server with these settings shows it."""
+        """The ARN as the server with these settings shows it."""
         return in_partition(partition_of(self.config.region), subject.arn)
 
     def read(self) -> CredentialsContent:

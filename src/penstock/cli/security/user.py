@@ -222,7 +222,7 @@ def _changed_key(subject: Subject, what: str, key_id: str) -> str:
 
 
 def _read_secret(key_id: str) -> str:
-    """Not an argument: other users of the machine can read those."""
+    """Reads the secret from standard input. It is not an argument: other users of the machine can read those."""
     if sys.stdin.isatty():
         secret: str = click.prompt(f"Secret of {key_id}", hide_input=True, err=True)
         return secret

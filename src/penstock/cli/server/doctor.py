@@ -150,7 +150,7 @@ def _facts(
 
 
 def _queue_facts(target: Target, url: str, receives: int) -> QueueFacts | None:
-    """None: it was deleted meanwhile."""
+    """The facts of a queue; None if it was deleted since it was listed."""
     name = queue_name(url)
     try:
         attributes = target.sqs("GetQueueAttributes", QueueUrl=url, AttributeNames=["All"])["Attributes"]

@@ -76,7 +76,7 @@ def _help_all(ctx: click.Context, param: click.Parameter, given: bool) -> None:
 
 
 def show_all_settings(ctx: click.Context) -> None:
-    """In the help of this context."""
+    """Make the help of this context show all settings."""
     ctx.meta[_ALL] = True
 
 

@@ -118,7 +118,7 @@ class Shell:
             self._use([queue])
 
     def execute(self, line: str) -> bool:
-        """One line; False ends the shell. An error is shown, and the next line can follow."""
+        """Carry out one line; False ends the shell. An error is shown, and the next line can follow."""
         try:
             words = shlex.split(line)
             name = words[0].lower() if words else ""
@@ -270,7 +270,7 @@ class Shell:
         return self._current
 
     def _refreshed(self, name: str) -> Found:
-        """As it is now: a consumer may have received or deleted it."""
+        """Reads the chosen message again: a consumer may have received or deleted it."""
         picked = self._picked(name)
         found = self._chosen().refreshed(picked)
         if found is None:

@@ -144,7 +144,7 @@ class QueueOperations:
     # -- changing one message ------------------------------------------------------------------------------------
 
     def reset(self, found: Found) -> Found:
-        """As it was when it was sent. A dead letter returns to its queue."""
+        """Make a message what it was when it was sent. A dead letter returns to its queue."""
         self._target.need_penstock("reset")
         self._release(found)
         if found.is_dead_letter:
@@ -161,7 +161,7 @@ class QueueOperations:
         return self._arrived(self._change(found, "redrive"))
 
     def invalid(self, found: Found) -> Found:
-        """To the dead-letter queue."""
+        """Move a message to the dead-letter queue."""
         self._target.need_penstock("invalid")
         if found.is_dead_letter:
             return found
@@ -169,7 +169,7 @@ class QueueOperations:
         return self._arrived(self._change(found, "dead-letter"))
 
     def fail(self, found: Found) -> Found | None:
-        """Visible at once."""
+        """Make a message visible at once."""
         if not self._release(found):
             self._target.need_penstock("fail of a message that was not received here")
             if found.message["state"] != "visible":
@@ -215,7 +215,7 @@ class QueueOperations:
         return self._found(moved["queue"], message)
 
     def _delete_named(self, name: str) -> None:
-        """Not those in flight: their consumers decide."""
+        """Delete test messages with this name, except for those in flight: their consumers decide."""
         for message in list(self._named(self.queue, name)):
             if message["state"] != "in_flight":
                 self._admin(self.queue).call("DELETE", f"/messages/{quoted(message['id'])}")
@@ -239,7 +239,8 @@ class QueueOperations:
         return [message["id"] for message in self._some(queue, limit, state)]
 
     def _named(self, queue: str, name: str, limit: int | None = None) -> Iterator[Message]:
-        """Test messages of that name. What has the form of an id is none: the whole queue would be looked at."""
+        """Test messages with this name. A name in the form of an id matches none, because the whole queue would
+        have to be searched."""
         if _ID.fullmatch(name):
             return iter(())
         return self._admin(queue).messages({"attribute": f"{_NAME}={name}"}, limit)
@@ -265,7 +266,7 @@ class QueueOperations:
         return self.url if found.queue == self.queue else self._target.queue_url(found.queue)
 
     def _counts(self, url: str) -> tuple[int, int, int]:
-        """Visible, in flight, delayed."""
+        """Returns the numbers of visible messages, those in flight and delayed ones."""
         names = ("", "NotVisible", "Delayed")
         wanted = [f"ApproximateNumberOfMessages{name}" for name in names]
         found = self._target.sqs("GetQueueAttributes", QueueUrl=url, AttributeNames=wanted)["Attributes"]

@@ -31,7 +31,8 @@ class Delivery:
         self._is_settled = False
 
     def done(self) -> bool:
-        """Delete it. False: it was settled before, such as by the close of its queue, which gives it back."""
+        """Delete the message. False: it was settled before, such as by the close of its queue, which gives it
+        back."""
         return self._settle(lambda: self._settled.set_result(None))
 
     def give_up(self, reason: str) -> bool:
@@ -43,7 +44,7 @@ class Delivery:
         return self._settle(lambda: self._settled.set_exception(Retry(after=0)))
 
     async def settled(self) -> None:
-        """As a handler: returns or raises."""
+        """Ends as a handler would: it returns or raises."""
         await self._settled
 
     def _settle(self, change: Callable[[], Any]) -> bool:

@@ -90,7 +90,8 @@ class TasksBackend(_BaseTaskBackend):
 
 
 def worker(alias: str = "default", **options: Any) -> Worker:
-    """For the queues of a backend. ``options``: parameters of Worker, such as ``concurrency`` and ``retry``."""
+    """Makes the worker for the queues of a backend. ``options``: parameters of Worker, such as ``concurrency`` and
+    ``retry``."""
     backend = _tasks.task_backends[alias]
     app = Worker(
         client=Client(**backend.client_options),

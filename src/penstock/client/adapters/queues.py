@@ -27,7 +27,8 @@ _RECEIVES_MAX = 10
 
 
 def ensure_queue(client: SyncClient, name: str) -> str:
-    """Its URL. If it is missing, it is created, with a dead-letter queue; one that exists is not changed.
+    """Returns the URL of a queue. If it is missing, it is created, with a dead-letter queue; one that exists is not
+    changed.
 
     Raises ApiError or Unavailable."""
     try:
@@ -62,7 +63,7 @@ class UsedQueues:
 def delay_options(
     seconds: float, attributes: Mapping[str, AttributeValue] | None = None, *, now: float | None = None
 ) -> dict[str, Any]:
-    """For ``send_message``: a delay of any length. Raises ValueError for one that is no number."""
+    """Returns parameters of ``send_message`` for a delay of any length. Raises ValueError if it is not a number."""
     if not math.isfinite(seconds):
         raise ValueError(f"invalid delay {seconds}: expected seconds")
     given = dict(attributes or {})

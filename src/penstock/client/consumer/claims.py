@@ -39,7 +39,7 @@ class HeldClaims:
     """The messages that one consumer has received and not settled."""
 
     def __init__(self, visibility_s: int, processing_s_max: float, *, heartbeat: bool = True) -> None:
-        """``processing_s_max``: for so long a message that waits, or one that is handled, is kept hidden at most."""
+        """``processing_s_max``: a message that waits or is handled is kept hidden for at most this long."""
         self._visibility_s = visibility_s
         self._processing_s_max = processing_s_max
         self._heartbeat = heartbeat
@@ -49,7 +49,7 @@ class HeldClaims:
         return len(self._held)
 
     def all(self) -> list[Claim]:
-        """In the order in which they were received."""
+        """All claims, in the order in which their messages were received."""
         return list(self._held.values())
 
     def take(self, message: Any, now: float) -> Claim:

@@ -214,7 +214,7 @@ class Consumer:
         log.info("stopped", extra={"queue": self.queue, "given_back": given_back})
 
     async def _wait_for_jobs(self) -> None:
-        """Until all have ended, the time is up, or another stop is in a hurry."""
+        """Wait until all have ended, the time is up, or another stop is in a hurry."""
         sooner = asyncio.create_task(self._stop_sooner.wait())
         end = asyncio.get_running_loop().time() + self._stop_s
         while self._jobs and not sooner.done() and (left_s := end - asyncio.get_running_loop().time()) > 0:
@@ -222,7 +222,8 @@ class Consumer:
         sooner.cancel()
 
     async def _give_back_now(self, claims: list[Claim]) -> None:
-        """And what others have begun to give back. A server that does not answer cannot keep a stop waiting."""
+        """Give back these messages, and wait for those that are already being given back. A server that does not
+        answer cannot keep a stop waiting."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_GIVE_BACK_S):
                 await self._settling.give_back(claims)
@@ -332,7 +333,7 @@ class Consumer:
         self._has_room.set()
 
     async def _handle(self, job: Job) -> list[BaseException | None]:
-        """For each message the error that it failed with, or None."""
+        """Handle messages. Returns for each the error that it failed with, or None."""
         outcomes: list[BaseException | None] = []
         values = []
         for claim in job:

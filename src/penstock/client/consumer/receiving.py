@@ -45,7 +45,7 @@ class Receiver:
         self._aborted.set()
 
     async def visibility_s(self) -> int | None:
-        """For how long messages will be hidden; None: it was closed before there was an answer. Waits for the server.
+        """How long messages will be hidden; None if it was closed before there was an answer. Waits for the server.
         Raises CannotStart."""
         if self._settings.visibility_timeout is not None:
             self._visibility_s = self._settings.visibility_timeout
@@ -72,7 +72,7 @@ class Receiver:
         return None
 
     async def receive(self, count: int) -> list[Message] | None:
-        """Up to so many. None: it was aborted, or the server cannot answer."""
+        """Receives up to ``count`` messages. Returns None if it was aborted or the server cannot answer."""
         loop = asyncio.get_running_loop()
         asked_at = loop.time()
         try:
@@ -119,14 +119,14 @@ class Receiver:
             raise
 
     async def _pause_after(self, error: Exception, text: str) -> None:
-        """Longer each time."""
+        """Log the error and wait, longer each time."""
         self._failures += 1
         level = logging.ERROR if is_final(error) else logging.WARNING
         log.log(level, text, extra={"queue": self._queue, "reason": str(error)})
         await self._pause(backoff(self._failures, _PAUSE_S, _PAUSE_S_MAX))
 
     async def _pause(self, seconds: float) -> None:
-        """Shorter if it is closed."""
+        """Wait for about this long, or until it is closed."""
         try:
             async with asyncio.timeout(seconds * (1 - random() / 4)):
                 await self._closed.wait()

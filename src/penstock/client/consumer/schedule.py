@@ -31,7 +31,7 @@ class Ahead:
         self._mean_s: float | None = None
 
     def observe(self, seconds: float) -> None:
-        """A message took so long."""
+        """Records how long a message took."""
         mean_s = self._mean_s
         self._mean_s = seconds if mean_s is None else mean_s + (seconds - mean_s) * _WEIGHT
 

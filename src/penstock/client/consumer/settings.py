@@ -71,5 +71,5 @@ def _expect(holds: bool, name: str, value: object, expected: str) -> None:
 
 
 def default_worker_name() -> str:
-    """For logs and reports of failures."""
+    """The name of this worker in logs and reports of failures."""
     return f"{socket.gethostname()}:{os.getpid()}"

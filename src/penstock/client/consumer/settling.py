@@ -61,7 +61,7 @@ class Settling:
         return False
 
     async def extend(self, due: Sequence[tuple[Claim, int]], now: float) -> list[Claim]:
-        """Up to ten. Returns those that are lost, by what the queue says."""
+        """Extend up to ten claims. Returns those that are lost, by what the queue says."""
         entries = [
             VisibilityEntry(claim.message.receipt_handle, seconds, id=str(place))
             for place, (claim, seconds) in enumerate(due)
@@ -85,7 +85,8 @@ class Settling:
         return lost
 
     async def hide(self, claim: Claim, pause_s: float, now: float) -> None:
-        """For the pause before the next attempt. If that fails, it is visible when its timeout ends."""
+        """Hide a message for the pause before the next attempt. If that fails, it is visible when its timeout
+        ends."""
         self._claims.release(claim)
         seconds = visibility_s(pause_s, now - claim.received_at)
         try:

@@ -140,8 +140,8 @@ class AsyncConnection(asyncio.Protocol):
 
 
 class AsyncNetwork:
-    """At most ``max_connections`` exchanges at a time; more of them wait. It belongs to the event loop of its first
-    exchange."""
+    """Makes at most ``max_connections`` exchanges at a time; more of them wait. It belongs to the event loop of its
+    first exchange."""
 
     def __init__(self, max_connections: int) -> None:
         self._limit = checked_limit(max_connections)

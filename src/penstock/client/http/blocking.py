@@ -117,7 +117,7 @@ class ThreadLock:
 
 
 class BlockingNetwork:
-    """At most ``max_connections`` exchanges at a time; more of them wait."""
+    """Makes at most ``max_connections`` exchanges at a time; more of them wait."""
 
     def __init__(self, max_connections: int) -> None:
         self._limit = checked_limit(max_connections)

@@ -51,7 +51,7 @@ class HttpResponse:
         self.body = body
 
     def header(self, name: bytes) -> str:
-        """Empty if there is none; ``name`` is in lower case."""
+        """The value of a header, or an empty text. ``name`` is in lower case."""
         return next((value.decode("latin-1") for key, value in self.headers if key.lower() == name), "")
 
 
@@ -126,7 +126,7 @@ class AnswerReader:
         self.expect(None)
 
     def expect(self, sink: Sink | None) -> None:
-        """Before a request is sent."""
+        """Prepares to read the response; no request is sent yet."""
         self._sink = sink
         self._headers: list[tuple[bytes, bytes]] = []
         self._pieces: list[bytes] = []

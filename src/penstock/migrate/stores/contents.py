@@ -19,7 +19,7 @@ from penstock.store.encrypted import Cipher
 
 class ContentMover:
     def __init__(self, cipher: Cipher | None) -> None:
-        """Without a cipher no encrypted content can get another seq."""
+        """``cipher`` is needed to give an encrypted content another seq."""
         self._cipher = cipher
         self.versions: set[str] = set()
         """The keys of ``key_version`` records that the contents need which were encrypted again."""

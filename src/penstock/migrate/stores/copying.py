@@ -197,7 +197,7 @@ class StoreCopy:
                 on_progress(self.messages)
 
     def _begin(self) -> None:
-        """Before anything else is written, every shard of the target says that it is not complete."""
+        """Note in every shard of the target that it is not complete, before anything else is written."""
         for target, shard in zip(self._targets, self._mapping.targets, strict=True):
             if target.progress.place == START:
                 target.append(shard.former_records, START, set())

@@ -34,7 +34,7 @@ def encode(value: Any) -> bytes:
 
 
 def _plain(value: Any) -> bytes:
-    """Without the additional escapes: never larger than :func:`encode`, and much faster."""
+    """Encodes without the additional escapes: never larger than :func:`encode`, and much faster."""
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:  # a lone surrogate, which only an escape can represent

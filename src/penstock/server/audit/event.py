@@ -199,7 +199,7 @@ def _parameters(event: AuditEvent) -> tuple[Mapping[str, Any] | None, int | None
 
 
 def _decision(event: AuditEvent) -> dict[str, Any]:
-    """Not in CloudTrail, which does not name the statement that decided."""
+    """The decision and its reason. CloudTrail has no such fields: it does not name the statement that decided."""
     fields: dict[str, Any] = {"decision": event.decision}
     if event.verdict is not None:
         fields |= {"policy": event.verdict.policy, "statement": event.verdict.statement}

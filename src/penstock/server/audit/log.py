@@ -26,8 +26,8 @@ _SUPPRESSED: dict[Outcome, str] = {
 
 
 def open_audit_log(config: Config, now_ms: Callable[[], int]) -> AuditLog | None:
-    """Not started yet; None if there is none. Raises AuditError if the file cannot be written: the server must not
-    start without its audit log."""
+    """Returns the audit log, not started yet, or None if none is configured. Raises AuditError if the file cannot
+    be written: the server must not start without its audit log."""
     path = config.audit_file
     if path is None:
         return None
@@ -57,8 +57,8 @@ class AuditLog:
         self._writer = AuditWriter(file, self._lost_line, buffer_bytes_max=buffer_bytes_max)
 
     def start(self) -> None:
-        """To be called when the data directory is locked: a start that fails must not write into the log of a
-        running server."""
+        """Begin to write. Call it when the data directory is locked: a start that fails must not write into the log
+        of a running server."""
         self._writer.start()
         self._note("StartLogging", {"version": __version__, "dataEvents": self._data_events})
 
@@ -86,7 +86,7 @@ class AuditLog:
         return self._writer.lost_total
 
     def tick(self) -> None:
-        """To be called about once a second: writes the counts of what was suppressed when a minute has ended."""
+        """Write the counts of what was suppressed when a minute has ended. Call it about once a second."""
         now_ms = self._now_ms()
         for cap in (self._verified, self._unverified):
             if cap.is_over(now_ms):

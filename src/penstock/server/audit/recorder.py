@@ -118,7 +118,7 @@ class AuditRecorder:
         )
 
     def _resource_type(self, arn: str) -> str:
-        """As the services declare it; empty for what no service declares, such as ``*``."""
+        """The resource type that a service declares; empty for what no service declares, such as ``*``."""
         parts = arn.split(":", 5)
         return next(
             (

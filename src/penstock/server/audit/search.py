@@ -170,7 +170,7 @@ class AuditReader:
         return self._current is not None or bool(self.older)
 
     def existing(self) -> Iterator[Line]:
-        """From the oldest line to the end."""
+        """Yields all lines that exist, from the oldest one on."""
         for path in self.older:
             with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
                 lines = _Lines(file)
@@ -232,8 +232,8 @@ class AuditReader:
 
 
 class _Lines:
-    """The complete lines of a file, which may grow between iterations. Of a line longer than any event only the
-    beginning is kept: a small compressed file can hold an endless line."""
+    """The complete lines of a file, which may grow between iterations. Only the beginning of a line longer than any
+    event is kept, because a small compressed file can hold an endless line."""
 
     def __init__(self, file: IO[bytes] | gzip.GzipFile) -> None:
         self.file = file

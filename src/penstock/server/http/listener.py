@@ -191,7 +191,7 @@ class Listener:
             connection.abort()
 
     async def _connect(self, accepted: socket.socket, connection: Connection) -> None:
-        """Until the connection can speak HTTP: it calls :meth:`connected`."""
+        """Runs until the connection can speak HTTP: it calls :meth:`connected`."""
         tls = self.tls
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
@@ -204,7 +204,8 @@ class Listener:
     def _connect_ended(
         self, accepted: socket.socket, connection: Connection, task: asyncio.Task[None]
     ) -> None:
-        """Not a part of the task: one that is cancelled before its first step does nothing at all."""
+        """Closes what did not become a connection. The task itself cannot: if it is cancelled before its first
+        step, it does nothing."""
         if self._connections.get(connection, task) is task:
             accepted.close()
             self._forget(connection)

@@ -1,4 +1,4 @@
-"""From bytes to requests: HTTP/1.1 without a socket.
+"""Turns bytes into requests: HTTP/1.1 without a socket.
 
 httptools reads the bytes and calls back. Everything is bounded: the request line, the headers, the body, and what
 makes no body grow (a header that does not end, chunk extensions, trailers). A violation raises :class:`HttpError`;
@@ -243,7 +243,7 @@ def request_ids() -> Iterator[str]:
 
 
 def _lower(names: _Names) -> tuple[_Names, _Names]:
-    """To be kept with the connection: the names if they are the usual few, and the same in lower case."""
+    """Returns the names if they are the usual few, and the same in lower case. The connection keeps them."""
     if sum(map(len, names)) > _KNOWN_NAMES_BYTES_MAX:
         return [], [name.lower() for name in names]
     known = _known_names.get(tuple(names))

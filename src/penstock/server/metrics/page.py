@@ -134,7 +134,7 @@ class MetricsPage(Part):
         return await self.answer(request)
 
     async def answer(self, request: Request) -> Response:
-        """To a client that may read it."""
+        """Responds to a client that may read the page."""
         if not self.is_open:
             raise HttpError(503, "The server is starting.")
         open_metrics = wants_open_metrics(request.headers.get(b"accept", b"").decode("latin-1"))

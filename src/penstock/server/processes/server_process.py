@@ -129,7 +129,7 @@ class ServerProcess:
         self._parts: Parts
 
     async def run(self) -> int:
-        """Until the supervisor asks it to end; the exit code."""
+        """Serves until the supervisor asks it to end. Returns the exit code."""
         self._control.start(self._on_command)
         try:
             self._parts = parts = compose(lambda: Parts(self._config, self._on_store_failure, self._place()))
@@ -159,7 +159,7 @@ class ServerProcess:
         )
 
     def _settings(self) -> Config:
-        """As they are now, of this process. Raises ConfigError."""
+        """Reads the current settings of this process. Raises ConfigError."""
         assignment = self._assignment
         loaded = load_again(assignment.config)
         return within_descriptor_limit(loaded.share(assignment.processes, assignment.shards))

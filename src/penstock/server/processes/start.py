@@ -102,7 +102,8 @@ def _store(config: Config) -> Iterator[StoreSite]:
 
 @contextmanager
 def _private_directory(config: Config) -> Iterator[Path]:
-    """For the sockets between the processes: in the data directory, unless its path is too long for a socket."""
+    """The directory for the sockets between the processes. It is in the data directory, unless its path is too long
+    for a socket."""
     directory = config.data.absolute() / "processes"
     if config.memory or len(os.fsencode(directory)) + _SOCKET_NAME_BYTES > _SOCKET_PATH_BYTES_MAX:
         directory = Path(tempfile.mkdtemp(prefix="penstock-"))

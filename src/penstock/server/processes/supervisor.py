@@ -108,7 +108,7 @@ class Supervisor:
         self._rolling: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
-        """Until a signal asks to stop. Raises StartError or ServerFailed."""
+        """Runs the processes until a signal asks to stop. Raises StartError or ServerFailed."""
         self._watch_signals()
         for number in self._numbers:
             self._current[number] = self._start(number, at_once=True)

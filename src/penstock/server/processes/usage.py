@@ -29,7 +29,8 @@ class SharedUsage:
         self._others = tables
 
     def clear(self) -> None:
-        """To be called when the process before it in its place has given up its shards, or has died."""
+        """Clear the row of this process. Call it when the process that had the row before has given up its shards,
+        or has died."""
         for at in range(0, _ROWS * _COLUMNS, _COLUMNS):
             if self._own[at]:
                 self._own[at + 1] = self._own[at + 2] = 0

@@ -320,7 +320,7 @@ class Config:
         return "https" if self.tls_certificate is not None else "http"
 
     def endpoint_url(self, address: Address) -> str:
-        """For a client in the default region. ``address`` as opened, with its port."""
+        """The URL of the server for a client in the default region. ``address`` was opened, and has its port."""
         if self.public_url is None:
             return f"{self.scheme}://{address.local}"
         return self.public_url.replace(REGION_PLACEHOLDER, self.region)

@@ -166,7 +166,7 @@ def _period_s(asked_s: int | None, range_s: int) -> int:
 
 
 def _shown(asked: SeriesAsked, found: QueueSeries) -> Steps[list[MetricSeries]]:
-    """Without metrics that a queue of its kind cannot have."""
+    """The series that are shown, without metrics that a queue of its kind cannot have."""
     shown: list[MetricSeries] = []
     for metric, points in zip(asked.metrics, found.points, strict=True):
         if applies_to(metric, fifo=found.fifo):

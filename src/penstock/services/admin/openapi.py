@@ -131,7 +131,7 @@ def _schemas(actions: Mapping[str, Action]) -> dict[str, Any]:
 
 
 def _plain(schema: Any) -> Any:
-    """Without null: a member that has no value is left out."""
+    """The schema without null: a member that has no value is left out."""
     if isinstance(schema, list):
         return [_plain(each) for each in schema]
     if not isinstance(schema, dict):

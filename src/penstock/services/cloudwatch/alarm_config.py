@@ -1,5 +1,5 @@
-"""From the requests PutMetricAlarm and PutCompositeAlarm to the configuration of an alarm. Checks only what it says
-itself; what it refers to is checked by the handler."""
+"""Makes the configuration of an alarm from the requests PutMetricAlarm and PutCompositeAlarm. Checks only what it
+says itself; what it refers to is checked by the handler."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def _check_describe(request: DescribeAlarmsRequest) -> None:
 
 
 def _chosen(request: DescribeAlarmsRequest, call: Call) -> list[Alarm]:
-    """In order of their names."""
+    """The alarms that the request asks for, in order of their names."""
     alarms, space = call.resource.home.alarms, call.space
     if request.ChildrenOfAlarmName is not None:
         children = alarms.children(alarms.find(space, request.ChildrenOfAlarmName))

@@ -23,7 +23,7 @@ AnyEntry = TypeVar("AnyEntry", bound=_Entry)
 
 
 def checked_entries(entries: Sequence[AnyEntry] | None, kind: str) -> Sequence[AnyEntry]:
-    """At least one entry, not too many, each with its own id."""
+    """Checks that there is at least one entry, that there are not too many, and that each has an id of its own."""
     if not entries:
         raise sqs_fault("EmptyBatchRequest", f"There should be at least one {kind} in the request.")
     if len(entries) > BATCH_ENTRIES_MAX:

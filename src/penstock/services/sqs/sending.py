@@ -1,9 +1,9 @@
 """SendMessage and SendMessageBatch: a message is validated and measured, alone or as an entry of a batch.
 
-The responses carry MD5 digests that SDKs verify. Of a body: of its UTF-8 bytes. Of attributes: in order of
-their names, for each the name, the type and the value, each after its length in four bytes, big end first;
-one byte before the value says text (1) or binary (2). They are digests of what was sent now, even if it
-turns out to be a duplicate.
+The responses carry MD5 digests that SDKs verify. The digest of a body is that of its UTF-8 bytes. The digest of
+attributes covers, in order of their names, the name, the type and the value of each, every one after its length in
+four bytes (big-endian); one byte before the value says text (1) or binary (2). They are digests of what was sent
+now, even if it turns out to be a duplicate.
 """
 
 from __future__ import annotations

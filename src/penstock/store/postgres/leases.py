@@ -96,7 +96,7 @@ class PostgresLeases:
         raise AssertionError("the last try answers or raises")
 
     def abort(self) -> None:
-        """From another thread: end a call that waits for a database that does not answer."""
+        """End a call that waits for a database that does not answer. Is called by another thread."""
         connection = self._connection
         if connection is not None:
             with (

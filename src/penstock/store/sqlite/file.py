@@ -208,7 +208,8 @@ def connect(path: Path | str, synchronous: Synchronous, *, reads_only: bool = Fa
 
 
 def connect_to_read(path: Path) -> sqlite3.Connection:
-    """To look at a file beside a server. Nothing is created: without a log there is nothing but the file to read."""
+    """Open a file to read it, which a server may use at the same time. Nothing is created: without a log there is
+    nothing but the file to read."""
     has_log = Path(f"{path}-wal").exists()
     mode = "mode=ro" if has_log else "mode=ro&immutable=1"
     return sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True, isolation_level=None)
@@ -279,8 +280,8 @@ def check_header(path: Path) -> None:
 
 
 def check_log(path: Path, *, is_fatal: bool) -> None:
-    """Before anything else opens the file: then SQLite would bring what it finds of the log into it, and forget the
-    rest. Without a sync at every commit, a power failure may leave a log that looks damaged."""
+    """Check the log before anything else opens the file: SQLite would copy into it what it finds of the log, and
+    forget the rest. Without a sync at every commit, a power failure may leave a log that looks damaged."""
     lost = lost_commits(path, PAGE_BYTES)
     if lost.is_damage and is_fatal:
         raise StoreRefused(

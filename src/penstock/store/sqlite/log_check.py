@@ -33,7 +33,7 @@ class LostCommits(NamedTuple):
 
 
 def lost_commits(path: Path, page_bytes: int) -> LostCommits:
-    """``path``: of the database, which nobody has open. Changes nothing."""
+    """``path``: the database file, which no process has open. Nothing is changed."""
     log = Path(f"{path}-wal")
     commits, marks, is_damage = 0, 0, False  # marks: frames that end a commit, themselves damaged or not
     if log.exists() and log.stat().st_size > _HEADER.size and (reached := _frames_reached(path)) is not None:
