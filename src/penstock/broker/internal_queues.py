@@ -61,8 +61,8 @@ class JobKind(Generic[T]):
     ) -> None:
         """``name``: as operators see it. ``pauses_ms``: between two tries; there is one try more than pauses.
         ``visibility_ms``: a job whose process died is tried again after this time. ``running_max``: jobs of one
-        account at a time. ``waiting_max``: jobs of all accounts in a shard; with more, an account that has more than its
-        share gets no further ones."""
+        account at a time. ``waiting_max``: jobs of all accounts in a shard; with more, an account that has more than
+        its share gets no further ones."""
         self.name = name
         self.pauses_ms = pauses_ms
         self.visibility_ms = visibility_ms

@@ -67,7 +67,7 @@ class Post(msgspec.Struct, frozen=True):
     text: str
 
 
-POSTS = JobKind("toy-posts", Post, pauses_ms=(10, 20), lease_ms=30 * SECOND)
+POSTS = JobKind("toy-posts", Post, pauses_ms=(10, 20), visibility_ms=30 * SECOND)
 
 
 class TopicMissing(PenstockError):
