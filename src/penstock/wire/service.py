@@ -261,6 +261,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     event_source: str = ""  # in the audit log; empty: the signing name with Amazon's domain
     arns: tuple[ArnKind, ...] = ()
     condition_keys: tuple[str, ...] = ()  # of its own, in lower case: "sts:externalid"
+    refuses_in_lower_case: bool = False  # refusals name its actions in lower case: "sqs:sendmessage"
     # Built-in policies by name, each with the actions that it allows; those that allow least are first.
     policies: Mapping[str, tuple[str, ...]] = NO_MEMBERS
     # Pages of the console may call its actions below this path, with which the paths of a REST service begin; empty:
