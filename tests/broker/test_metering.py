@@ -819,3 +819,17 @@ def test_metrics_do_not_disturb_a_store_that_refuses(metered: World) -> None:
     assert sum(sums(metered, "q", "sent").values()) == 0
     metered.crash()
     assert len(sums(metered, "q", "sent")) >= 9
+
+
+def test_seconds_of_a_shard_that_is_given_back_take_no_memory() -> None:
+    with ShardsWorld() as world:
+        name = world.name("q", 1)
+        world.create(name)
+        for _ in range(5):
+            world.send(name, "x")
+            world.advance(MINUTE)
+        budget = world.broker.partition(1).metering._memory._budget  # type: ignore[union-attr]
+        assert budget.used > 0
+        world.close_shard(1)
+        world.run()
+        assert budget.used == 0

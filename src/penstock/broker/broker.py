@@ -71,6 +71,7 @@ class Broker:
         self.shards = shards
         self.budget = Budget(limits.memory_budget_bytes)
         self.dedup_usage = DedupUsage(limits)
+        self.history = MessageHistory(limits.history_events_max, limits.history_ms_max)
         self._quotas = Quotas(limits, usage)
         by_name: dict[QueueName, LiveQueue] = {}
         self.by_name: Mapping[QueueName, LiveQueue] = by_name  # all queues of owned shards
@@ -79,8 +80,7 @@ class Broker:
         relief = MemoryRelief(self.budget, by_name)
         self._shared = Shared(
             by_name, self.budget, relief, self.dedup_usage, self._quotas, keys or NoGuard(), dedup_key, shards,
-            self._others, PageSlots(), MessageHistory(limits.history_events_max, limits.history_ms_max),
-            SecondsMemory(limits.metrics_seconds_bytes), self.turns,
+            self._others, PageSlots(), self.history, SecondsMemory(limits.metrics_seconds_bytes), self.turns,
         )  # fmt: skip
         self.questions: list[type[ShardQuestion[Any]]] = [
             DefinitionQuestion, NamesQuestion, SourcesQuestion, CountQuestion, Handover, SummariesQuestion,
@@ -167,11 +167,6 @@ class Broker:
             await partition.shard.settled()
 
     @property
-    def history(self) -> MessageHistory:
-        """What happened to messages lately."""
-        return self._shared.history
-
-    @property
     def recovery(self) -> Recovery:
         """What the shards held when they were opened."""
         found = [partition.recovery for partition in self._partitions.values()]
@@ -202,7 +197,7 @@ class Broker:
     def keys_changed(self) -> None:
         """Keys were disabled or enabled: messages in memory are read again from the store, which checks the keys."""
         for partition in self._partitions.values():
-            partition.upkeep.reload_all()
+            partition.reload_queues()
 
     def check_owned(self, name: QueueName) -> None:
         """A queue was not found here. Raises NotOwned if it can exist elsewhere."""
@@ -291,32 +286,21 @@ class Broker:
 
     async def drop(self, queue: LiveQueue) -> None:
         partition = self.partition_of(queue)
-        self._remove(queue, partition)
+        partition.delete(queue)
         await queue.shard.settled()
-        partition.upkeep.maintain()
-
-    def _remove(self, queue: LiveQueue, partition: Partition) -> None:
-        partition.catalogue.remove(queue, queue.shard.clock.now_ms())
-        partition.moves.source_deleted(queue)
-        partition.bulk_tasks.queue_deleted(queue)
 
     async def clear(self, account: str) -> int:
         """Delete all queues of an account, and let their names be used again at once. Returns how many there were.
         For tests, in a process that owns all shards."""
         queues = [queue for queue in self.queues() if queue.name.account == account]
         for queue in queues:
-            self._remove(queue, self.partition_of(queue))
-        partitions = list(self._partitions.values())
-        for partition in partitions:
+            self.partition_of(queue).delete(queue)
+        for partition in self._partitions.values():
             partition.catalogue.end_cooldowns_of(account)
         await self.settled()
-        for partition in partitions:
-            partition.upkeep.maintain()
         return len(queues)
 
     async def purge(self, queue: LiveQueue) -> None:
         """Raises PurgedRecently."""
-        partition = self.partition_of(queue)
-        partition.catalogue.purge(queue, queue.shard.clock.now_ms())
+        self.partition_of(queue).purge(queue)
         await queue.shard.settled()
-        partition.upkeep.maintain()

@@ -173,7 +173,7 @@ class BulkTasks(Part):
     # -- what is asked for -----------------------------------------------------------------------------------
 
     @property
-    def running(self) -> int:
+    def running_tasks(self) -> int:
         """How many tasks run."""
         return self._tasks.active
 

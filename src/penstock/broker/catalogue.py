@@ -171,8 +171,6 @@ class Catalogue:
             self._cooldowns.put(_key(queue.name), Cooldown(now_ms + self._shard.limits.delete_pause_ms))
         self._shard.changes.drop(queue.id)
         self._shard.touch(queue)
-        if self._context.metering is not None:
-            self._context.metering.forget(queue)
         self._leave(queue)
 
     def purge(self, queue: LiveQueue, now_ms: int) -> None:

@@ -14,12 +14,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
+from penstock.broker.parts import Part
 from penstock.clock import Clock, wall_offset
 from penstock.limits import SECOND
 from penstock.names import Requester
 from penstock.queues.messages import Entry, State
+
+if TYPE_CHECKING:
+    from penstock.broker.shard import Commit, Shard
 
 EventKind = Literal[
     "sent", "received", "extended", "released", "failed", "moved", "dead_lettered", "edited", "deleted", "expired"
@@ -63,6 +67,29 @@ class Holder(NamedTuple):
     since_ms: int  # of the wall clock, as the next
     until_ms: int
     extended: int  # how often
+
+
+class ShardHistory(Part):
+    """What happens to messages of one shard, in the history of the process."""
+
+    def __init__(self, shard: Shard, history: MessageHistory) -> None:
+        self._shard = shard
+        self._history = history
+        shard.watch_events(self._note)
+
+    def _note(self, commit: Commit) -> None:
+        """What no request asked for has happened to messages."""
+        note, index, now_ms = self._history.note, self._shard.index, self._shard.clock.now_ms()
+        for seq, event, detail in commit.noted:
+            note((index, seq, now_ms, event, None, detail, 0))
+        for seq in commit.changes.expired:
+            note((index, seq, now_ms, EXPIRED, None, None, 0))
+
+    def forget_old(self) -> None:
+        self._history.forget_old(self._shard.index, self._shard.clock.now_ms())
+
+    def forget(self) -> None:
+        self._history.forget_shard(self._shard.index)
 
 
 class MessageHistory:

@@ -100,9 +100,12 @@ class Metering(Part):
         self._recorders.pop(queue).forget()
         self._awake.pop(queue, None)
 
-    def forget(self, queue: LiveQueue) -> None:
-        """The open commit deletes the queue."""
+    def queue_deleted(self, queue: LiveQueue) -> None:
         self._log.forget([queue.id])
+
+    def forget(self) -> None:
+        for recorder in self._recorders.values():
+            recorder.forget()
 
     def _is_active(self, queue: LiveQueue, now_ms: int) -> bool:
         holds = queue.memory.loaded and queue.rules.backlog.total > 0

@@ -155,7 +155,7 @@ class MoveTasks(Part):
         self._stopped = True
 
     @property
-    def running(self) -> int:
+    def running_tasks(self) -> int:
         """How many tasks run."""
         return self._tasks.active
 
@@ -206,7 +206,7 @@ class MoveTasks(Part):
         await self._shard.settled()
         return task
 
-    def source_deleted(self, queue: LiveQueue) -> None:
+    def queue_deleted(self, queue: LiveQueue) -> None:
         self._tasks.remove_all(queue.name)
 
     def _returned(self, task_id: str) -> None:

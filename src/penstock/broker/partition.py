@@ -18,19 +18,19 @@ from penstock.broker.delivery import QueueDelivery
 from penstock.broker.editing import Editing
 from penstock.broker.encryption import KeyGuard
 from penstock.broker.failures import Failures
-from penstock.broker.history import EXPIRED, MessageHistory
+from penstock.broker.history import MessageHistory, ShardHistory
 from penstock.broker.inbox import Inbox
 from penstock.broker.inspection import Inspection
 from penstock.broker.live_queue import LiveQueue, QueueContext
 from penstock.broker.metering import Metering
 from penstock.broker.move_tasks import MoveTasks
 from penstock.broker.outbox import Outbox, PageSlots
-from penstock.broker.parts import Part
+from penstock.broker.parts import Part, PartList
 from penstock.broker.questions import OtherShards
 from penstock.broker.queue_figures import FigureReader
-from penstock.broker.quotas import Quotas
+from penstock.broker.quotas import Quotas, ShardUsage
 from penstock.broker.recording import SecondsMemory
-from penstock.broker.shard import Commit, Shard
+from penstock.broker.shard import Shard
 from penstock.broker.upkeep import MemoryRelief, Upkeep
 from penstock.errors import NotOwned, PenstockError, StoreClosed
 from penstock.names import QueueName
@@ -79,7 +79,7 @@ PartFactory = Callable[["Partition"], Part]
 
 class Partition:
     def __init__(self, shard: Shard, shared: Shared, more_parts: Sequence[PartFactory] = ()) -> None:
-        """``more_parts``: those of services. They are made last, and may use the others."""
+        """``more_parts``: makes those of services, after all others, which they may use."""
         self.shard = shard
         self._shared = shared
         migrated = [each for _, each in shard.table(FORMER_SHARDS)]
@@ -111,9 +111,9 @@ class Partition:
             shard, tools, receipts, shared.keys, shared.history, self.metering, delivery, check_quota
         )
         self.catalogue = catalogue = Catalogue(context, shared.by_name)
-        quotas.add(shard, catalogue)
         self.inbox = Inbox(shard, delivery)
-        self.upkeep = Upkeep(shard, catalogue, self.figures, failures, shared.history, pause)
+        history = ShardHistory(shard, shared.history)
+        upkeep = Upkeep(shard, catalogue, self.figures, failures, history, pause)
         self.moves = MoveTasks(shard, catalogue, delivery, shared.others)
         self.editing = Editing(shard, delivery, quotas, shared.history)
         self.inspection = Inspection(shard, ids)
@@ -122,33 +122,24 @@ class Partition:
         messages, size = sum(each.messages for each in usage), sum(each.bytes for each in usage)
         self.recovery = Recovery(len(catalogue), messages, size)
         shard.watch(shared.relief.relieve)
-        shard.watch_events(self._note)
-        parts: list[Part | None] = [self.upkeep, self.metering, outbox, self.moves, self.bulk_tasks]
-        self.parts: list[Part] = [part for part in parts if part is not None]
-        self.parts += [make(self) for make in more_parts]
+        usage_part = ShardUsage(shard, catalogue, quotas)
+        parts = [history, usage_part, upkeep, self.metering, outbox, self.moves, self.bulk_tasks]
+        own = [part for part in parts if part is not None]
+        self.parts = PartList([*own, *(make(self) for make in more_parts)])
 
     def part(self, kind: type[P]) -> P:
         """The part of this kind."""
-        return next(each for each in self.parts if isinstance(each, kind))
+        return self.parts.find(kind)
 
     def turn(self) -> Promise[None]:
         """Done when the events at hand are, and another piece of long work may be done: of all shards of the process
         one has its turn at a time."""
         return self._shared.turns.pause(self.shard.runtime.soon)
 
-    def _note(self, commit: Commit) -> None:
-        """Adds to the history what happened to messages without a request."""
-        note, index, now_ms = self._shared.history.note, self.shard.index, self.shard.clock.now_ms()
-        for seq, event, detail in commit.noted:
-            note((index, seq, now_ms, event, None, detail, 0))
-        for seq in commit.changes.expired:
-            note((index, seq, now_ms, EXPIRED, None, None, 0))
-
     def start(self) -> None:
         """Begin the work that no request asks for: expiry, tasks under way, cleanup."""
         self.shard.start()
-        for part in self.parts:
-            part.start()
+        self.parts.start()
 
     # -- definitions of queues, in the open commit --------------------------------------------------------------
 
@@ -180,6 +171,21 @@ class Partition:
         self.catalogue.save(queue, record)
         queue.configure(settings, clock.now_ms())
 
+    def delete(self, queue: LiveQueue) -> None:
+        self.catalogue.remove(queue, self.shard.clock.now_ms())
+        self.parts.queue_deleted(queue)
+
+    def purge(self, queue: LiveQueue) -> None:
+        """Raises PurgedRecently."""
+        self.catalogue.purge(queue, self.shard.clock.now_ms())
+        self.parts.queue_purged(queue)
+
+    def reload_queues(self) -> None:
+        """Throw all memory of queues away and load it again for waiting receives."""
+        for queue in self.catalogue:
+            queue.memory.forget()
+            queue.memory.reload()
+
     # -- stop and giving back --------------------------------------------------------------------------------
 
     def end_polls(self, error: PenstockError | None = None) -> None:
@@ -190,10 +196,10 @@ class Partition:
     async def stop(self) -> None:
         """End every wait and make all that was decided durable. What is decided later, by work that was waiting for a
         read, is refused: no one waits for that, and the store is closed."""
-        self._stop_parts()
+        self.parts.stop()
         self.end_polls()
         self.shard.write_later()
-        self._flush_parts()
+        self.parts.flush()
         try:
             await self.shard.settled()
         finally:
@@ -208,7 +214,7 @@ class Partition:
         for queue in queues:
             while queue.waiting:
                 await self.shard.turn()
-        self._flush_parts()
+        self.parts.flush()
         await self.shard.drained()
         self._forget(queues)
         self.finish()
@@ -224,13 +230,9 @@ class Partition:
         if self.shard.ended is None:
             self.shard.finish(StoreClosed("the shard belongs to another process now"))
 
-    def _flush_parts(self) -> None:
-        for part in self.parts:
-            part.flush()
-
     def _release(self, poll_error: PenstockError | None) -> list[LiveQueue]:
         self.shard.released = True
-        self._stop_parts()
+        self.parts.stop()
         queues = list(self.catalogue)
         for queue in queues:
             if not queue.record.internal:
@@ -238,13 +240,8 @@ class Partition:
         self.end_polls(poll_error)
         return queues
 
-    def _stop_parts(self) -> None:
-        for part in self.parts:
-            part.stop()
-
     def _forget(self, queues: list[LiveQueue]) -> None:
-        self._shared.quotas.remove(self.shard)
-        self._shared.history.forget_shard(self.shard.index)
+        self.parts.forget()
         for queue in queues:
             queue.memory.forget()
 

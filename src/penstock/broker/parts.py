@@ -1,22 +1,34 @@
-"""The parts of a partition: what lives with a shard, whichever package it belongs to."""
+"""The parts of a partition: what lives with a shard, whichever package it belongs to.
+
+The broker and its partitions know this protocol only. Several parts are one part again (:class:`PartList`): a
+partition has such a list, and so has a service of which several things live with a shard.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from penstock.broker.internal_queues import JobQueues
+    from penstock.broker.live_queue import LiveQueue
+
+P = TypeVar("P")
 
 
 class Part:
     """Something that lives with a shard, such as move tasks, metrics or the alarms of a service, and does work on it
-    that no request asks for."""
+    that no request asks for. Its constructor reads its records; nothing else begins before :meth:`start`."""
 
     @property
     def job_queues(self) -> Sequence[JobQueues[Any]]:
         """The internal queues whose jobs it does, which operators see."""
         return ()
+
+    @property
+    def running_tasks(self) -> int:
+        """How many tasks that a request began are not over, which operators see."""
+        return 0
 
     def start(self) -> None:
         """Begin the work, and resume what a restart interrupted."""
@@ -26,3 +38,65 @@ class Part:
 
     def flush(self) -> None:
         """Add to the open commit what was put off. Called after :meth:`stop`, before the last commit."""
+
+    def forget(self) -> None:
+        """Take what this shard has out of what all shards of the process share. Called last: another process owns the
+        shard."""
+
+    def queue_deleted(self, queue: LiveQueue) -> None:
+        """The open commit deletes this queue."""
+
+    def queue_purged(self, queue: LiveQueue) -> None:
+        """The open commit voids all messages of this queue."""
+
+
+class PartList(Part):
+    """Several parts, in the order in which they start."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self._parts = parts
+
+    def __iter__(self) -> Iterator[Part]:
+        return iter(self._parts)
+
+    def find(self, kind: type[P]) -> P:
+        """The part of this kind, which may be one of several that are one part."""
+        return next(part for part in self._all() if isinstance(part, kind))
+
+    def _all(self) -> Iterator[Part]:
+        for part in self._parts:
+            yield part
+            if isinstance(part, PartList):
+                yield from part._all()
+
+    @property
+    def job_queues(self) -> Sequence[JobQueues[Any]]:
+        return [queues for part in self._parts for queues in part.job_queues]
+
+    @property
+    def running_tasks(self) -> int:
+        return sum(part.running_tasks for part in self._parts)
+
+    def start(self) -> None:
+        for part in self._parts:
+            part.start()
+
+    def stop(self) -> None:
+        for part in self._parts:
+            part.stop()
+
+    def flush(self) -> None:
+        for part in self._parts:
+            part.flush()
+
+    def forget(self) -> None:
+        for part in self._parts:
+            part.forget()
+
+    def queue_deleted(self, queue: LiveQueue) -> None:
+        for part in self._parts:
+            part.queue_deleted(queue)
+
+    def queue_purged(self, queue: LiveQueue) -> None:
+        for part in self._parts:
+            part.queue_purged(queue)

@@ -6,10 +6,11 @@ that does not fit is refused whole. What comes back, is dead-lettered or moved i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Sequence, Set
 from typing import Protocol
 
 from penstock.broker.catalogue import Catalogue
+from penstock.broker.parts import Part
 from penstock.broker.shard import Commit, Shard
 from penstock.errors import QuotaReached
 from penstock.limits import Limits
@@ -34,19 +35,17 @@ class Quotas:
     def __init__(self, limits: Limits, others: OtherProcesses | None = None) -> None:
         self.limits = limits
         self._others = others
-        self._usage: dict[Shard, ShardUsage] = {}
+        self._usages: set[ShardUsage] = set()
         self._by_account: dict[str, tuple[int, int]] = {}  # account -> messages and bytes, durable
         self.bounds_messages = bool(limits.quota_messages or limits.quota_bytes)
 
-    def add(self, shard: Shard, catalogue: Catalogue) -> None:
-        """Count what this shard holds, from now on."""
-        usage = self._usage[shard] = ShardUsage(shard, catalogue, self._add)
-        if self.bounds_messages:
-            usage.start()
+    def add_shard(self, usage: ShardUsage) -> None:
+        """This shard counts, too, from now on."""
+        self._usages.add(usage)
 
-    def remove(self, shard: Shard) -> None:
+    def remove_shard(self, usage: ShardUsage) -> None:
         """The shard belongs to another process now."""
-        self._usage.pop(shard).stop()
+        self._usages.discard(usage)
 
     def check_messages(self, account: str, messages: Sequence[Outgoing]) -> None:
         """Raise QuotaReached if these do not fit beside what the account has."""
@@ -55,7 +54,7 @@ class Quotas:
     def check(self, account: str, messages: int, bytes_more: int) -> None:
         """Raise QuotaReached if an account cannot have so many more messages and bytes."""
         used, size = self._by_account.get(account, _NOTHING)
-        sources = [usage.uncommitted for usage in self._usage.values()]
+        sources = [usage.uncommitted for usage in self._usages]
         if self._others is not None:
             sources.append(self._others.elsewhere)
         for of in sources:
@@ -68,30 +67,33 @@ class Quotas:
         if bytes_max and size + bytes_more > bytes_max:
             raise QuotaReached("bytes", bytes_max)
 
-    def _add(self, account: str, messages: int, size: int) -> None:
+    def add(self, account: str, messages: int, size: int) -> None:
+        """An account has so much more, which is durable."""
         used = self._by_account.get(account, _NOTHING)
         self._by_account[account] = now = used[0] + messages, used[1] + size
         if self._others is not None:
             self._others.publish(account, *now)
 
 
-class ShardUsage:
+class ShardUsage(Part):
     """What the queues of one shard hold. Their ids are unique within the shard only."""
 
-    def __init__(self, shard: Shard, catalogue: Catalogue, add: Callable[[str, int, int], None]) -> None:
-        """``add``: takes an account, and what it has more now: messages and bytes."""
+    def __init__(self, shard: Shard, catalogue: Catalogue, quotas: Quotas) -> None:
         self._shard = shard
-        self.catalogue = catalogue
-        self._add = add
+        self._catalogue = catalogue
+        self._quotas = quotas
         self._by_queue: dict[int, tuple[int, int]] = {}  # queue -> messages and bytes, durable
         self._accounts: dict[int, str] = {}  # queue -> whose it is
 
     def start(self) -> None:
-        for queue, usage in self._shard.usage.items():
-            self._set_usage(queue, usage)
-        self._shard.watch(self._committed)
+        if self._quotas.bounds_messages:
+            self._quotas.add_shard(self)
+            for queue, usage in self._shard.usage.items():
+                self._set_usage(queue, usage)
+            self._shard.watch(self._committed)
 
-    def stop(self) -> None:
+    def forget(self) -> None:
+        self._quotas.remove_shard(self)
         for queue in list(self._by_queue):
             self._set_usage(queue, _NOTHING)
 
@@ -121,12 +123,12 @@ class ShardUsage:
         account = self._account(queue)
         if account is not None:
             before, self._by_queue[queue] = self._by_queue.get(queue, _NOTHING), now
-            self._add(account, now[0] - before[0], now[1] - before[1])
+            self._quotas.add(account, now[0] - before[0], now[1] - before[1])
 
     def _account(self, queue: int) -> str | None:
         """A queue that was just deleted is no longer in the catalogue."""
         found = self._accounts.get(queue)
-        if found is None and (live := self.catalogue.by_id(queue)) is not None:
+        if found is None and (live := self._catalogue.by_id(queue)) is not None:
             found = self._accounts[queue] = live.name.account
         return found
 

@@ -236,7 +236,7 @@ class StatusQuestion(ShardQuestion[list[ShardStatus]], frozen=True):
             sum(each.messages for each in usage),
             sum(each.bytes for each in usage),
             shard.changes.durable,
-            partition.moves.running + partition.bulk_tasks.running,
+            partition.parts.running_tasks,
             engine.used_bytes,
             engine.free_bytes,
             shard.refuses,

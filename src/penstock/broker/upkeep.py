@@ -8,7 +8,7 @@ from functools import partial
 
 from penstock.broker.catalogue import Catalogue
 from penstock.broker.failures import Failures
-from penstock.broker.history import MessageHistory
+from penstock.broker.history import ShardHistory
 from penstock.broker.live_queue import LiveQueue
 from penstock.broker.parts import Part
 from penstock.broker.queue_figures import FigureReader
@@ -66,7 +66,7 @@ class Upkeep(Part):
         catalogue: Catalogue,
         figures: FigureReader,
         failures: Failures,
-        history: MessageHistory,
+        history: ShardHistory,
         pause: ExpiryPause,
     ) -> None:
         self._shard = shard
@@ -151,18 +151,19 @@ class Upkeep(Part):
         self._figures.note_numbers()
         self._catalogue.end_cooldowns(now_ms)
         self._failures.forget_old(self._shard.clock.wall_ms())
-        self._history.forget_old(self._shard.index, now_ms)
+        self._history.forget_old()
         self._set_round()
 
-    # -- memory ----------------------------------------------------------------------------------------------
-
-    def reload_all(self) -> None:
-        """Throw all memory away and load it again for waiting receives."""
-        for queue in self._catalogue:
-            queue.memory.forget()
-            queue.memory.reload()
-
     # -- the store -------------------------------------------------------------------------------------------
+
+    def queue_deleted(self, queue: LiveQueue) -> None:
+        self._shard.open_commit.when_durable.append(self._emptied)
+
+    def queue_purged(self, queue: LiveQueue) -> None:
+        self._shard.open_commit.when_durable.append(self._emptied)
+
+    def _emptied(self, _commit: Commit) -> None:
+        self.maintain()
 
     def maintain(self) -> None:
         """Let the store remove what purged and deleted queues left, in small pieces between commits."""

@@ -9,7 +9,7 @@ again after a crash.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,6 +18,7 @@ import msgspec
 from penstock.broker.delivery import Refusal
 from penstock.broker.handover import QueueTarget
 from penstock.broker.internal_queues import Job, JobKind, JobQueues
+from penstock.broker.parts import Part
 from penstock.errors import JobFailed, PenstockError, QueueMissing, Unreachable
 from penstock.limits import SECOND
 from penstock.monitoring.alarm_history import AlarmHistory
@@ -71,7 +72,7 @@ PostWebhook = Callable[[str, str, str], Coroutine[Any, None, None]]
 """(account, URL, body): raises JobFailed."""
 
 
-class AlarmActions:
+class AlarmActions(Part):
     def __init__(
         self, partition: Partition, history: AlarmHistory, texts: AlarmTexts, post: PostWebhook
     ) -> None:
@@ -83,6 +84,10 @@ class AlarmActions:
         self._delivery.on_refused(ALARM_ACTIONS.name, self._refused)
         self.jobs = JobQueues(partition, ALARM_ACTIONS, self._carry_out, self._give_up)
         self._stored_before = self._shard.table(PENDING)
+
+    @property
+    def job_queues(self) -> Sequence[JobQueues[Any]]:
+        return (self.jobs,)
 
     def start(self) -> None:
         """Go on with what was not carried out when the shard was closed."""

@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.broker.parts import Part
 from penstock.broker.shard import Shard
 from penstock.errors import AlarmMissing, QuotaReached
 from penstock.limits import SECOND
@@ -54,7 +55,7 @@ class _Changed(msgspec.Struct):
     done: Promise[None] = msgspec.field(default_factory=Promise)
 
 
-class AlarmTable:
+class AlarmTable(Part):
     def __init__(
         self,
         shard: Shard,
@@ -62,7 +63,9 @@ class AlarmTable:
         actions: AlarmActions,
         limits: MonitoringLimits,
         turns: Turns,
+        on_alarm: Callable[[], None],
     ) -> None:
+        """``on_alarm`` is called whenever an alarm was created or configured."""
         self._shard = shard
         self._history = history
         self._actions = actions
@@ -81,7 +84,7 @@ class AlarmTable:
         self._changed: dict[Space, _Changed] = {}
         self._following: set[Space] = set()
         self._stopped = False
-        self.on_first: Callable[[], None] = lambda: None  # called when the shard gets an alarm
+        self._on_alarm = on_alarm
         for _, alarm in self._records:
             self._enter(alarm)
 
@@ -148,7 +151,7 @@ class AlarmTable:
             done = "created" if present is None else "updated"
             reason = f"{alarm.arn} was {done} and its alarm rule evaluates to"
             self._judge_composite(alarm, reason)
-        self.on_first()
+        self._on_alarm()
 
     def _check_bytes(self, alarm: Alarm) -> None:
         """Raises QuotaReached. An alarm may always become smaller."""
@@ -249,7 +252,11 @@ class AlarmTable:
         for space in list(self._changed):
             self.follow(space)
 
-    async def start(self) -> None:
+    def start(self) -> None:
+        if len(self):
+            run_detached(self._decide_outdated())
+
+    async def _decide_outdated(self) -> None:
         """Find what was not decided when the shard was closed, and decide it."""
         for space in list(self._by_space):
             await self._run(self._note_outdated(space), space)

@@ -19,6 +19,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from penstock.broker.parts import Part
 from penstock.broker.runtime import Timer
 from penstock.broker.shard import RecordTable, Shard
 from penstock.errors import QuotaReached, StoreError
@@ -155,7 +156,7 @@ class CustomMetric:
         return f"{self.record_key}/{unit}/{chunk.bucket_s}/{chunk.number}"
 
 
-class CustomMetrics:
+class CustomMetrics(Part):
     def __init__(self, shard: Shard, budget: MetricBudget, metrics_max: int, turns: Turns) -> None:
         """``metrics_max``: of one account in this shard."""
         self._shard = shard
@@ -201,10 +202,12 @@ class CustomMetrics:
 
     def stop(self) -> None:
         self._stopped = True
-        for metric in self:
-            self._budget.add(metric.space.account, -metric.cost)
         if self._timer is not None:
             self._timer.cancel()
+
+    def forget(self) -> None:
+        for metric in self:
+            self._budget.add(metric.space.account, -metric.cost)
 
     def _set_timer(self) -> None:
         if self._timer is None and not self._stopped:

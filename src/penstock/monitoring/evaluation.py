@@ -12,12 +12,14 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from penstock.broker.parts import Part
 from penstock.broker.runtime import Timer
 from penstock.broker.shard import Shard
 from penstock.errors import ExpressionInvalid, PenstockError, StoreError
 from penstock.limits import SECOND
 from penstock.metrics.alarms import AlarmPoint, AlarmRule, judge, reason_data
-from penstock.metrics.expressions import Part, in_order, parse_expression
+from penstock.metrics.expressions import Part as ExpressionPart
+from penstock.metrics.expressions import in_order, parse_expression
 from penstock.metrics.functions import Environment, TimeSeries, compute
 from penstock.metrics.series import MINUTE_S
 from penstock.monitoring.actions import AlarmActions
@@ -37,7 +39,7 @@ _DELAY_MS = 5 * SECOND  # after the full ten seconds
 _FORGET_EVERY_S = 3600
 
 
-class Evaluation:
+class Evaluation(Part):
     def __init__(
         self,
         shard: Shard,
@@ -58,12 +60,10 @@ class Evaluation:
         self._working = False
         self._timer: Timer | None = None
         self._stopped = False
-        alarms.on_first = self._set_timer
 
     def start(self) -> None:
         if len(self._alarms):
-            self._set_timer()
-            run_detached(self._alarms.start())
+            self.watch()
 
     def stop(self) -> None:
         self._stopped = True
@@ -71,8 +71,8 @@ class Evaluation:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _set_timer(self) -> None:
-        """A shard without alarms has no timer."""
+    def watch(self) -> None:
+        """The shard has an alarm. Without any it has no timer."""
         if self._timer is not None or self._stopped:
             return
         clock = self._shard.clock
@@ -83,7 +83,7 @@ class Evaluation:
     def _tick(self) -> None:
         self._timer = None
         if not self._stopped and len(self._alarms):
-            self._set_timer()  # also while alarms are being evaluated: the next ones must not be late because of them
+            self.watch()  # also while alarms are being evaluated: the next ones must not be late because of them
             run_detached(self._look())
 
     async def _look(self) -> None:
@@ -239,7 +239,7 @@ def _computed(
             metrics[query.id] = TimeSeries.of(values, query.stat.period_s, query.id)
             yield
     given = Environment(start_s, end_s, period_s, metrics, list(metrics.items()))
-    expressions: dict[str, Part] = {}
+    expressions: dict[str, ExpressionPart] = {}
     for query in queries:
         if query.expression:
             expressions[query.id] = parse_expression(query.expression)

@@ -7,10 +7,9 @@ raised, always before anything was decided, so that the request can be passed on
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from penstock.broker.internal_queues import JobQueues
-from penstock.broker.parts import Part
+from penstock.broker.parts import PartList
 from penstock.broker.shard import Shard
 from penstock.metrics.budget import MetricBudget
 from penstock.monitoring.actions import AlarmActions, AlarmTexts, PostWebhook
@@ -49,36 +48,24 @@ KINDS = (
 """All kinds of records. Their keys say where they live (:meth:`penstock.names.Home.of_key`)."""
 
 
-class ShardMonitoring(Part, ShardMetrics):
+class ShardMonitoring(PartList):
     """Everything of one shard."""
 
     def __init__(self, partition: Partition, monitoring: Monitoring) -> None:
-        limits = monitoring.limits
+        limits, turns = monitoring.limits, monitoring.turns
         self.shard: Shard = partition.shard
-        metrics = CustomMetrics(self.shard, monitoring.budget, limits.metrics_max, monitoring.turns)
-        super().__init__(metrics, monitoring.namespaces, monitoring.turns)
+        self.metrics = CustomMetrics(self.shard, monitoring.budget, limits.metrics_max, turns)
         self.dashboards = Dashboards(self.shard, limits.dashboards_max, limits.dashboard_bytes_max)
         self.history = AlarmHistory(self.shard)
         self.actions = AlarmActions(partition, self.history, monitoring.texts, monitoring.post)
-        self.alarms = AlarmTable(self.shard, self.history, self.actions, limits, monitoring.turns)
-        self.evaluation = Evaluation(
-            self.shard, self.alarms, self.actions, self.history, monitoring.reader, monitoring.turns
+        self.alarms = AlarmTable(
+            self.shard, self.history, self.actions, limits, turns, lambda: self.evaluation.watch()
         )
-
-    @property
-    def job_queues(self) -> Sequence[JobQueues[Any]]:
-        return (self.actions.jobs,)
-
-    def start(self) -> None:
-        self.metrics.start()
-        self.actions.start()
-        self.evaluation.start()
-
-    def stop(self) -> None:
-        self.metrics.stop()
-        self.actions.stop()
-        self.alarms.stop()
-        self.evaluation.stop()
+        self.evaluation = Evaluation(
+            self.shard, self.alarms, self.actions, self.history, monitoring.reader, turns
+        )
+        shown = ShardMetrics(self.metrics, monitoring.namespaces, turns)
+        super().__init__([shown, self.metrics, self.actions, self.evaluation, self.alarms])
 
 
 class Monitoring:

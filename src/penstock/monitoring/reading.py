@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import msgspec
 
+from penstock.broker.parts import Part
 from penstock.broker.questions import ShardQuestion
 from penstock.metrics.series import MetricKey, Point, Series
 from penstock.metrics.statistics import statistic
@@ -175,7 +176,7 @@ class MetricNamespace(Protocol):
         """The first metrics of this shard, in order."""
 
 
-class ShardMetrics:
+class ShardMetrics(Part):
     """The metrics of one shard: those that clients sent, and those of services."""
 
     def __init__(

@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.auth.secret_files import NotPrivate, read_private
 from penstock.broker.partition import Partition
@@ -61,13 +61,20 @@ class ScrapeQuestion(ShardQuestion[list[MetricFamily]], frozen=True):
     is_of_process: ClassVar[bool] = True
 
     async def answer(self, partition: Partition) -> list[MetricFamily]:
-        return await partition.part(MetricsPage).families()
+        return await partition.part(ProcessMetrics).families()
 
     def merge(self, answers: list[list[MetricFamily]]) -> list[MetricFamily]:
         return merged(family for of_process in answers for family in of_process)
 
 
-class MetricsPage(Part):
+class ProcessMetrics(Part):
+    """What a shard says of the process that owns it."""
+
+    def __init__(self, families: Callable[[], Coroutine[Any, None, list[MetricFamily]]]) -> None:
+        self.families = families
+
+
+class MetricsPage:
     def __init__(self, parts: Parts, origins: Origins, process: int | None) -> None:
         """``process``: its number, if the server has several."""
         self._parts = parts
@@ -79,7 +86,7 @@ class MetricsPage(Part):
 
     def extend(self, broker: Broker) -> None:
         """Let every shard of the broker answer for this process."""
-        broker.extend(lambda partition: self, [ScrapeQuestion])
+        broker.extend(lambda partition: ProcessMetrics(self.families), [ScrapeQuestion])
 
     # -- what is measured --------------------------------------------------------------------------------------
 
