@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock.promise import Promise, from_future, run, run_detached, start
+from penstock.promise import Promise, run, run_detached, start
 
 
 def test_a_coroutine_goes_on_when_its_promise_is_resolved() -> None:
@@ -161,30 +161,6 @@ def test_the_error_of_detached_work_is_logged(caplog: pytest.LogCaptureFixture) 
     with caplog.at_level(logging.ERROR):
         run_detached(fail())
     assert "background work failed" in caplog.text and "lost" in caplog.text
-
-
-@pytest.mark.parametrize("outcome", ["value", "error", "cancelled"])
-def test_a_promise_of_a_future(outcome: str) -> None:
-    async def main() -> Promise[str]:
-        future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        promise = from_future(future)
-        match outcome:
-            case "value":
-                future.set_result("value")
-            case "error":
-                future.set_exception(LookupError())
-            case "cancelled":
-                future.cancel()
-        await asyncio.sleep(0)
-        return promise
-
-    promise = asyncio.run(main())
-    assert promise.done
-    if outcome == "value":
-        assert promise.result() == "value"
-    else:
-        with pytest.raises(LookupError if outcome == "error" else asyncio.CancelledError):
-            promise.result()
 
 
 def test_a_coroutine_that_ended_leaves_no_reference_cycle() -> None:

@@ -8,7 +8,7 @@ await a :class:`Promise` and an asyncio future or task, in any order. Anything e
 from __future__ import annotations
 
 import logging
-from asyncio import CancelledError, Event, Future, isfuture
+from asyncio import CancelledError, Event, isfuture
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Generic, TypeVar
 
@@ -149,17 +149,3 @@ def run_detached(coroutine: Coroutine[Any, None, Any]) -> None:
             log.error("background work failed", exc_info=error)
 
     run(coroutine, done)
-
-
-def from_future(future: Future[T]) -> Promise[T]:
-    """A promise of the outcome of an asyncio future or task."""
-    promise: Promise[T] = Promise()
-
-    def done(future: Future[T]) -> None:
-        try:
-            promise.resolve(future.result())
-        except (Exception, CancelledError) as error:
-            promise.fail(error)
-
-    future.add_done_callback(done)
-    return promise

@@ -64,6 +64,9 @@ class FakeServer:
                     connection.recv(1)
                     break
                 connection.sendall(content)
+                if content.startswith(b"HTTP/1.1 200 OK\r\n\r\n"):  # the body has no other end
+                    connection.close()
+                    return
         except OSError:
             pass
         connection.close()

@@ -91,6 +91,7 @@ def test_a_kept_connection_that_ends_without_an_answer_is_replaced_at_once(drive
         (CLOSE, "closed the connection"),
         (reply(body=b"{}", Content_Length="10") + CLOSE, "timed out after"),
         (b"SSH-2.0-OpenSSH_9.2\r\n", "does not speak HTTP"),
+        (b"HTTP/1.1 101 x\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n", "wants to speak another protocol"),
         (reply(x="a" * 70_000), "head .*more than 65536 bytes"),
         (
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nx: " + b"a" * 70_000,
@@ -98,7 +99,15 @@ def test_a_kept_connection_that_ends_without_an_answer_is_replaced_at_once(drive
         ),
         (reply(body=b"x" * 70_000), "more than 65536 bytes"),
     ],
-    ids=["closed", "half", "another protocol", "a large head", "a large trailer", "a large body"],
+    ids=[
+        "closed",
+        "half",
+        "another protocol",
+        "an upgrade",
+        "a large head",
+        "a large trailer",
+        "a large body",
+    ],
 )
 def test_no_answer(drive: Driver, monkeypatch: pytest.MonkeyPatch, answer: bytes, problem: str) -> None:
     monkeypatch.setattr(exchange, "BODY_BYTES_MAX", 65536)
@@ -139,6 +148,15 @@ def test_an_answer_in_many_pieces(drive: Driver) -> None:
         assert drive(steps, fake.url) == 300_000
     with FakeServer(b"HTTP/1.1 102 Processing\r\n\r\n" + chunked) as fake:
         assert drive(steps, fake.url) == 300_000
+
+
+def test_an_answer_that_ends_with_its_connection(drive: Driver) -> None:
+    async def steps(client: Actions) -> list[list[str]]:
+        return [(await client.list_queues()).queue_urls for _ in range(2)]
+
+    with FakeServer(b'HTTP/1.1 200 OK\r\n\r\n{"QueueUrls": ["a"]}') as fake:
+        assert drive(steps, fake.url) == [["a"], ["a"]]
+        assert fake.connections == 2
 
 
 def test_what_was_not_asked_for_is_not_read_as_an_answer(drive: Driver) -> None:

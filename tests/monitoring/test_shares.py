@@ -112,9 +112,10 @@ def test_an_account_that_cannot_be_finished_in_time_does_not_delay_another() -> 
         # A minute is long enough for a part of what the busy account wants.
         world.pass_slowly(6 * MINUTE + 20 * SECOND, steps_per_tick=60)
         here = world.monitoring.of_alarms(Space(QUIET, REGION))
-        assert here.evaluation.is_working, "the busy account is late"
         busy_changes = [item for _, item in here.history.of(Space(BUSY, REGION)) if item.kind == "state"]
-        assert len(busy_changes) == 200, "and each of its alarms has its turn nevertheless"
+        assert len(busy_changes) == 200, "each of its alarms has its turn"
+        took_ms = busy_changes[-1].at_ms - busy_changes[0].at_ms
+        assert took_ms > MINUTE, "but the busy account is late"
         changes = [item for _, item in here.history.of(Space(QUIET, REGION)) if item.kind == "state"]
         states = [item.after.state for item in changes if item.after is not None]
         assert states == ["OK", "ALARM", "OK", "ALARM", "OK", "ALARM"]

@@ -7,6 +7,7 @@ import ssl
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,9 +15,11 @@ import pytest
 from penstock.client.http.exchange import TlsContexts
 from penstock.fair_share import FairShare
 from penstock.outgoing import OutgoingFailed, OutgoingHttp, OutgoingUrl
+from penstock.outgoing.addresses import is_callable
 from penstock.promise import outcome, start
 from support.certificates import write_certificate
 from support.harness import run
+from support.rows import every_row
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 TINY_S = 0.05
@@ -25,12 +28,20 @@ TINY_S = 0.05
 class Answering:
     """A server on a loopback port that gives one answer to every request, and notes the requests."""
 
-    def __init__(self, answer: bytes = OK, *, drips: bool = False, tls: ssl.SSLContext | None = None) -> None:
-        """``drips``: it gives a byte in each turn of the loop, for ever."""
+    def __init__(
+        self,
+        answer: bytes = OK,
+        *,
+        drips: bool = False,
+        closes: bool = False,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """``drips``: it gives a byte in each turn of the loop, for ever. ``closes``: it closes the connection."""
         self.answer = answer
         self.requests: list[bytes] = []
         self.called = asyncio.Event()
         self._drips = drips
+        self._closes = closes
         self._tls = tls
 
     async def __aenter__(self) -> Answering:
@@ -55,7 +66,8 @@ class Answering:
                 writer.write(b"x")
                 await writer.drain()
                 await asyncio.sleep(0)
-            await reader.read()  # until the client closes it
+            if not self._closes:
+                await reader.read()  # until the client closes it
         writer.close()
 
 
@@ -103,10 +115,26 @@ def test_the_caller_chooses_method_and_headers_but_no_further_lines() -> None:
                 {"X-A\r\nB": "c"},
                 {"host": "other"},
                 {"Content-length": "0"},
+                {"Transfer-Encoding": "chunked"},
+                {"TE": "trailers"},
+                {"Trailer": "X-A"},
+                {"Upgrade": "h2c"},
+                {"Expect": "100-continue"},
+                {"connection": "keep-alive"},
+                {"Host ": "other"},
+                {"X A": "b"},
+                {"X:A": "b"},
+                {"": "b"},
+                {"X-A": "b", "x-a": "c"},
+                {"X-A": "\x00"},
             ):
                 with pytest.raises(OutgoingFailed, match="header"):
                     await outcome(start(http.request("0", "POST", url, headers)))
             assert len(server.requests) == 1
+            await outcome(start(http.request("0", "POST", url, {"accept": "text/x", "user-agent": "x"})))
+            head = server.requests[1].lower()
+            assert head.count(b"\r\naccept: text/x\r\n") == head.count(b"\r\naccept:") == 1
+            assert head.count(b"\r\nuser-agent:") == 1
 
     run(scene)
 
@@ -174,16 +202,97 @@ def test_a_name_is_looked_up_once_and_the_connection_goes_to_what_was_found() ->
     run(scene)
 
 
-@pytest.mark.parametrize(
-    "address", ["169.254.169.254", "fe80::1", "::ffff:169.254.169.254", "224.0.0.1", "0.0.0.0", "::"]
-)
+def test_another_protocol_is_no_answer() -> None:
+    async def scene() -> None:
+        answer = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\nabc"
+        async with Answering(answer) as server:
+            for answer_bytes_max in (0, 10):
+                with pytest.raises(OutgoingFailed, match="another protocol"):
+                    await post(OutgoingHttp(), server.url, answer_bytes_max=answer_bytes_max)
+
+    run(scene)
+
+
+def test_a_body_can_end_with_the_connection() -> None:
+    async def scene() -> None:
+        async with Answering(b"HTTP/1.1 200 OK\r\nA: b\r\n\r\nabc", closes=True) as server:
+            for answer_bytes_max, body in {0: b"", 2: b"ab", 3: b"abc", 10: b"abc"}.items():
+                answer = await post(OutgoingHttp(), server.url, answer_bytes_max=answer_bytes_max)
+                assert (answer.status, answer.header(b"a"), answer.body) == (200, "b", body)
+            for cut in (
+                b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc",
+                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
+                b"HTTP/1.1 200 OK\r\nA: b\r\n",
+                b"HTTP/1.1 100 Continue\r\n\r\n",
+            ):
+                server.answer = cut
+                with pytest.raises(OutgoingFailed, match="in the middle of its answer"):
+                    await post(OutgoingHttp(), server.url, answer_bytes_max=10)
+
+    run(scene)
+
+
+@every_row(
+    "address",
+    [
+        "169.254.169.254", "fe80::1", "224.0.0.1", "0.0.0.0", "::", "0.1.2.3", "255.255.255.255", "240.0.0.1",
+        "ff02::1", "100::1", "100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254", "fd20:ce::254",
+        "::ffff:169.254.169.254", "::169.254.169.254", "::ffff:0:169.254.169.254", "64:ff9b::a9fe:a9fe",
+        "64:ff9b:1::a9fe:a9fe", "2002:a9fe:a9fe::", "2001:0:a9fe:a9fe::", "::ffff:168.63.129.16", "::0.0.0.2",
+        "2001:0:a00:1:0:0:5601:5601", "fe80::1%lo",
+    ],
+)  # fmt: skip
 def test_names_never_lead_to_addresses_of_no_host(address: str) -> None:
     async def resolve(host: str, port: int) -> list[str]:
         return [address]
 
     async def scene() -> None:
         with pytest.raises(OutgoingFailed, match="no address"):
-            await post(OutgoingHttp(resolve=resolve), "http://hooks.example.com/")
+            await post(OutgoingHttp(TINY_S, resolve), "http://hooks.example.com/")
+
+    run(scene)
+
+
+def test_names_may_lead_to_other_addresses() -> None:
+    """Also to private ones: an operator has listed the name."""
+    refused = [
+        address
+        for address in (
+            "127.0.0.1", "::1", "10.0.0.1", "192.168.1.1", "100.64.0.1", "8.8.8.8", "fd12:3456::1", "2600:1f18::1",
+            "::ffff:10.0.0.1", "64:ff9b::808:808", "2002:808:808::", "fd00:ec3::1",
+        )
+        if not is_callable(address)
+    ]  # fmt: skip
+    assert refused == []
+
+
+def test_an_address_that_does_not_answer_leaves_time_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def resolve(host: str, port: int) -> list[str]:
+        return ["10.0.0.1", "10.0.0.2", "127.0.0.1"]
+
+    async def scene() -> None:
+        loop = asyncio.get_running_loop()
+        connect, tried = loop.create_connection, []
+
+        async def connect_or_hang(factory: Any, host: str, *args: Any, **kwargs: Any) -> Any:
+            tried.append(host)
+            if host.startswith("10."):
+                await loop.create_future()
+            return await connect(factory, host, *args, **kwargs)
+
+        # uvloop's loop takes no attributes.
+        hanging = SimpleNamespace(
+            create_connection=connect_or_hang, time=loop.time, create_future=loop.create_future,
+            call_later=loop.call_later,
+        )  # fmt: skip
+        http = OutgoingHttp(0.3, resolve)
+        async with Answering() as server:
+            url = url_of(f"http://hooks.example.com:{server.port}/")
+            monkeypatch.setattr("penstock.outgoing.client.asyncio.get_running_loop", lambda: hanging)
+            connection = await http._connect(url, 0)
+            monkeypatch.undo()
+            connection.close()
+        assert tried == ["10.0.0.1", "10.0.0.2", "127.0.0.1"]
 
     run(scene)
 

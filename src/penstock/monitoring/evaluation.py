@@ -108,11 +108,6 @@ class Evaluation(Part):
             finally:
                 self._working = False
 
-    @property
-    def is_working(self) -> bool:
-        """Whether alarms that were due are still to be evaluated."""
-        return self._working
-
     async def _work(self) -> None:
         """Evaluate what is due, until nothing is."""
         failures: dict[str, PenstockError] = {}  # by account

@@ -2,7 +2,8 @@
 
 A user who chooses the URL could make the server call whatever it can reach. So an operator lists what may be called
 (:mod:`penstock.outgoing.urls`), redirects are not followed, and proxies of the environment are not used. A name is
-looked up once for each request, and the connection goes to one of the addresses that were found and checked.
+looked up once for each request, and the connection goes to one of the addresses that were found and checked
+(:mod:`penstock.outgoing.addresses`).
 
 One time limit is around the whole exchange, from the lookup to the answer, and of the answer no more is read than was
 asked for: a server that answers a byte at a time gains nothing. Accounts share the requests that are made at a time.
@@ -13,16 +14,18 @@ wait for.
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from ipaddress import IPv6Address, ip_address
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock import __version__
 from penstock.fair_share import FairShare
+from penstock.outgoing.addresses import is_callable
 from penstock.outgoing.urls import OutgoingUrl
 
 if TYPE_CHECKING:
@@ -33,6 +36,14 @@ T = TypeVar("T")
 
 TIMEOUT_S = 10.0
 _AT_A_TIME, _OF_ONE_ACCOUNT = 64, 8
+_ADDRESSES_MAX = 4  # of one name that are tried
+
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110: a token
+# What decides about the connection or where the body ends: two opinions on that make one request into two.
+_OWN_HEADERS = frozenset(
+    ("host", "connection", "content-length", "transfer-encoding", "te", "trailer", "upgrade", "expect", "keep-alive",
+     "proxy-connection")
+)  # fmt: skip
 
 
 class OutgoingFailed(Exception):
@@ -125,18 +136,22 @@ class OutgoingHttp:
         if url.scheme == "https":
             self._tls = self._tls or TlsContexts()  # reads the certificate authorities, which takes a while
             context = await _in_thread(partial(self._tls.of, Address(url.host, url.port, is_tls=True)))
-        for address in addresses:
+        ends_s = loop.time() + self._timeout_s
+        for left in range(len(addresses), 0, -1):
+            # An address that does not answer leaves time for the next ones. The last one has all that is left.
+            share_s = (ends_s - loop.time()) / left if left > 1 else None
             try:
-                _, connection = await loop.create_connection(
-                    lambda: AsyncConnection(loop, AnswerReader(answer_bytes_max, cuts=True)),
-                    address,
-                    url.port,
-                    ssl=context,
-                    server_hostname=None if context is None else url.host,
-                )
-                return connection
+                async with asyncio.timeout(share_s):
+                    _, connection = await loop.create_connection(
+                        lambda: AsyncConnection(loop, AnswerReader(answer_bytes_max, cuts=True)),
+                        addresses[-left],
+                        url.port,
+                        ssl=context,
+                        server_hostname=None if context is None else url.host,
+                    )
+                    return connection
             except OSError:
-                if address == addresses[-1]:
+                if left == 1:
                     raise
         raise OutgoingFailed("its name has no address")
 
@@ -145,32 +160,31 @@ class OutgoingHttp:
         with suppress(ValueError):
             return [str(ip_address(url.host))]  # the operator has named it
         found = await self._resolve(url.host, url.port)
-        allowed = [address for address in found if _is_of_a_host(address)]
+        allowed = [address for address in found if is_callable(address)]
         if found and not allowed:
-            raise OutgoingFailed(f"its name leads to {found[0]}, which is no address of a host")
-        return allowed
-
-
-def _is_of_a_host(text: str) -> bool:
-    """Link-local addresses are those of this machine's neighbours, among them the metadata services of clouds."""
-    address = ip_address(text)
-    if isinstance(address, IPv6Address):
-        address = address.ipv4_mapped or address
-    return not (address.is_link_local or address.is_multicast or address.is_unspecified)
+            raise OutgoingFailed(f"its name leads to {found[0]}, which is no address that may be called")
+        return allowed[:_ADDRESSES_MAX]
 
 
 def _request(method: str, url: OutgoingUrl, headers: Mapping[str, str], body: bytes) -> bytes:
     """Raises OutgoingFailed: accounts may choose values of headers."""
-    own = {"Host": url.host_header, "Connection": "close", "Content-Length": str(len(body))}
-    others = {"User-Agent": f"penstock/{__version__}", "Accept": "*/*", **headers}
-    taken = {name.lower() for name in own}
-    for name, value in others.items():
-        if not (name.isascii() and value.isascii() and name.isprintable() and value.isprintable()):
+    lines = {"user-agent": f"User-Agent: penstock/{__version__}", "accept": "Accept: */*"}
+    chosen = set()
+    for name, value in headers.items():
+        folded = name.lower()
+        if not _HEADER_NAME.fullmatch(name) or not (value.isascii() and value.isprintable()):
             raise OutgoingFailed(f"the header {name!a} has characters that no header may have")
-        if name.lower() in taken or ":" in name:
-            raise OutgoingFailed(f"the header {name!a} cannot be chosen")
-    lines = [f"{name}: {value}" for name, value in (own | others).items()]
-    return "\r\n".join([f"{method} {url.target} HTTP/1.1", *lines, "", ""]).encode() + body
+        if folded in _OWN_HEADERS or folded in chosen:
+            raise OutgoingFailed(f"the header {name!a} cannot be chosen, or not twice")
+        chosen.add(folded)
+        lines[folded] = f"{name}: {value}"
+    head = [
+        f"{method} {url.target} HTTP/1.1",
+        f"Host: {url.host_header}",
+        "Connection: close",
+        f"Content-Length: {len(body)}",
+    ]
+    return "\r\n".join([*head, *lines.values(), "", ""]).encode() + body
 
 
 def _in_thread(function: Callable[[], T]) -> asyncio.Future[T]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -53,10 +54,12 @@ class OutgoingUrl(NamedTuple):
 def _is_plain(path: str) -> bool:
     """Whether no server sees a segment in it that leads upwards, or a control character.
 
-    Servers decode a path before they resolve it, some of them more than once, and some drop what follows a semicolon
-    in a segment."""
-    while (decoded := unquote(path)) != path:
+    Servers decode a path before they resolve it, some of them more than once, or without a check that it is UTF-8.
+    Some take other forms of a character for it, and some drop what follows a semicolon in a segment."""
+    while (decoded := unicodedata.normalize("NFKC", unquote(path))) != path:
         path = decoded
+    if "\ufffd" in path:  # no UTF-8, such as a dot in two bytes
+        return False
     names = [segment.partition(";")[0].strip() for segment in re.split(r"[/\\]", path)]
     return path.isprintable() and not any(name and not name.strip(".") for name in names)
 

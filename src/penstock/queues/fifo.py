@@ -167,10 +167,6 @@ class FifoQueue(Queue):
             self._attempts[attempt_id] = attempt._replace(deliveries=slim)
         return result
 
-    @property
-    def remembered_attempts(self) -> int:
-        return len(self._attempts)
-
     def _is_untouched(self, attempt: Attempt) -> bool:
         entries = [self.backlog.index.get(delivery.seq) for delivery in attempt.deliveries]
         return all(

@@ -134,6 +134,10 @@ class AsyncConnection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._is_connected = False
+        if error is None and (answer := self._reader.end()) is not None:
+            if self._waiting is not None and not self._waiting.done():
+                self._waiting.set_result(answer)
+            return
         where = " in the middle of its answer" if self._reader.has_begun else ""
         reason = f"the server closed the connection{where}" if error is None else reason_of(error)
         self._fail(ExchangeFailed(reason, is_stale=self._was_used and not where))

@@ -56,7 +56,7 @@ class BlockingConnection:
         try:
             self._wait_at_most(timeout_s)
             self._socket.sendall(request)
-            answer = reader.feed(self._received(reader))
+            answer = self._received(reader)
             if answer is None:
                 answer = self._rest(reader, timeout_s, has_sink=sink is not None)
         except TimeoutError:
@@ -78,16 +78,20 @@ class BlockingConnection:
         end = time.monotonic() + timeout_s
         while True:
             self._wait_at_most(timeout_s if has_sink else max(end - time.monotonic(), 0.001))
-            answer = reader.feed(self._received(reader))
+            answer = self._received(reader)
             if answer is not None:
                 return answer
 
-    def _received(self, reader: AnswerReader) -> bytes:
+    def _received(self, reader: AnswerReader) -> HttpResponse | None:
+        """The answer, if it is complete with what comes next."""
         data = self._socket.recv(_PIECE_BYTES)
-        if not data:
+        if data:
+            return reader.feed(data)
+        answer = reader.end()
+        if answer is None:
             where = " in the middle of its answer" if reader.has_begun else ""
             raise ConnectionError(f"the server closed the connection{where}")
-        return data
+        return answer
 
     def _wait_at_most(self, timeout_s: float) -> None:
         if timeout_s != self._timeout_s:

@@ -15,10 +15,14 @@ from time import monotonic
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from urllib.parse import urlsplit
 
-from httptools import HttpParserError, HttpResponseParser
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 HEAD_BYTES_MAX = 64 * 1024
 BODY_BYTES_MAX = 64 * 1024 * 1024  # ten messages of 1 MiB, even if JSON escapes every character
+_LENGTHS = (
+    b"content-length",
+    b"transfer-encoding",
+)  # what says where a body ends, instead of the end of the connection
 IDLE_S_MAX = 25.0  # servers and load balancers close connections that were idle for longer
 
 Sink = Callable[[bytes], object]
@@ -132,6 +136,7 @@ class AnswerReader:
         self._pieces: list[bytes] = []
         self._bytes = self._body_bytes = 0
         self._answer: HttpResponse | None = None
+        self._ends_with_connection = False
         self.has_begun = False
         self.may_go_on = False  # after this answer, on the same connection
 
@@ -140,6 +145,10 @@ class AnswerReader:
         self.has_begun = True
         try:
             self._parser.feed_data(data)
+        except HttpParserUpgrade:  # status 101: nothing asked for it
+            raise ExchangeFailed(
+                "the peer wants to speak another protocol than HTTP", is_final=True
+            ) from None
         except HttpParserError as error:
             if self._answer is not None:  # what comes after it was not asked for
                 self.may_go_on = False
@@ -156,6 +165,13 @@ class AnswerReader:
             )
         return self._answer
 
+    def end(self) -> HttpResponse | None:
+        """The connection has ended: the answer whose body had no other end."""
+        if not self._ends_with_connection or self._answer is not None:
+            return None
+        self._answer = HttpResponse(self._parser.get_status_code(), self._headers, b"".join(self._pieces))
+        return self._answer
+
     # Callbacks of the parser.
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -165,6 +181,8 @@ class AnswerReader:
         status = self._parser.get_status_code()
         if status >= 300:
             self._sink = None  # an error is read as a whole
+        names = {name.lower() for name, _ in self._headers}
+        self._ends_with_connection = status >= 200 and names.isdisjoint(_LENGTHS)
         if status >= 200 and not self._body_bytes_max:
             self._answer = self._answer or HttpResponse(status, self._headers, b"")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING
 
-from penstock.auth.authorize import authorize
+from penstock.auth.authorize import authorize, authorize_send
 from penstock.broker.move_tasks import MoveFailure, MoveTaskRecord
 from penstock.broker.other_shards import SourcesQuestion
 from penstock.names import Arn, QueueName
@@ -160,14 +160,14 @@ async def _permitted_sources(sqs: Sqs, dead_letters: LiveQueue, call: Call) -> f
         return None
     sources = await sqs.broker.ask(SourcesQuestion(dead_letters.name))
     for name in sources:
-        authorize(call, sqs.actions["SendMessage"], await queue_of_any_shard(sqs, name))
+        authorize_send(call, await queue_of_any_shard(sqs, name))
     return frozenset(sources)
 
 
 async def _destination(sqs: Sqs, arn: Arn, source: LiveQueue, call: Call) -> QueueName:
     name = _queue_name(arn, call, "DestinationArn")
     resource = await queue_of_any_shard(sqs, name, missing=resource_missing("DestinationArn"))
-    authorize(call, sqs.actions["SendMessage"], resource)
+    authorize_send(call, resource)
     settings = resource.queue.settings
     if name == source.name:
         raise invalid_parameter("Source queue arn and destination queue arn cannot be the same.")

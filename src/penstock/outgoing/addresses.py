@@ -1,0 +1,64 @@
+"""Addresses that the server may call if the name of a host leads to them.
+
+An operator lists names, and whoever controls the DNS of a name controls its addresses. Loopback and private addresses
+pass: what an operator lists is often a host of his own network. What passes never is an address that no host of a
+network has, and the metadata services of clouds, which give their keys to whoever asks from this machine. An IPv4
+address is judged alike in each of the forms that it has in IPv6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+
+_HERE = ip_network("0.0.0.0/8")  # "this network": systems connect to themselves
+
+# Metadata services, and others of the kind, whose addresses are not link-local.
+_METADATA = tuple(
+    ip_network(each)
+    for each in (
+        "100.100.100.200/32",  # Alibaba Cloud
+        "168.63.129.16/32",  # Azure
+        "192.0.0.192/32",  # Oracle Cloud, classic
+        "fd00:ec2::/32",  # Amazon EC2
+        "fd00:42::42/128",  # Scaleway
+        "fd00:c1::a9fe:a9fe/128",  # Oracle Cloud
+        "fd20:ce::254/128",  # Google Cloud
+    )
+)
+
+# Networks whose last 32 bits are an IPv4 address: translated, compatible, and those of NAT64.
+_HOLDING_IPV4 = tuple(
+    ip_network(each) for each in ("::/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48")
+)
+
+
+def is_callable(text: str) -> bool:
+    return not any(_is_refused(form) for form in _forms(ip_address(text)))
+
+
+def _is_refused(address: IPv4Address | IPv6Address) -> bool:
+    return (
+        address.is_link_local
+        or address.is_multicast
+        or address.is_unspecified
+        or address in _HERE
+        or (address.is_reserved and not address.is_loopback)  # broadcast, too
+        or any(address in network for network in _METADATA)
+    )
+
+
+def _forms(address: IPv4Address | IPv6Address) -> Iterator[IPv4Address | IPv6Address]:
+    """What an address leads to: the IPv4 addresses in it, or else itself."""
+    if isinstance(address, IPv4Address) or address.is_loopback or address.is_unspecified:
+        yield address
+    elif address.ipv4_mapped is not None:
+        yield address.ipv4_mapped
+    elif address.sixtofour is not None:
+        yield address.sixtofour
+    elif address.teredo is not None:
+        yield from address.teredo
+    elif any(address in network for network in _HOLDING_IPV4):
+        yield IPv4Address(int(address) & 0xFFFF_FFFF)
+    else:
+        yield address
