@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from typing import Any, get_args
 
 import msgspec
 import pytest
 
 from penstock.broker.delivery import Refusal
-from penstock.broker.handover import Cause, QueueTarget
+from penstock.broker.handover import Cause, Handover, QueueTarget
 from penstock.broker.move_tasks import MoveFailure
 from penstock.broker.outbox import (
     ARRIVAL_MS_MAX,
     LOG_KIND,
     OUTBOX,
+    Departure,
     Outbox,
     decode_departure,
     encode_departure,
@@ -698,6 +699,81 @@ def test_the_quota_of_the_account_of_a_queue_holds_in_every_shard() -> None:
         deliver(cluster, [target], "too much")
         assert [(each.reason, each.message.body) for each in refused] == [("QuotaReached", "too much")]
         assert cluster.node(target).counts(target) == (1, 0, 0)
+
+
+def test_a_service_that_fails_to_decide_blocks_no_others(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(refusal: Refusal) -> None:
+        raise ValueError(refusal.reason)
+
+    cluster.nodes[0].broker.partition(0).delivery.on_refused("toy", fail)
+    gone, good = cluster.name("gone", 1), cluster.name("good", 1)
+    cluster.node(good).create(good)
+    deliver(cluster, [gone])
+    deliver(cluster, [good], "later")
+    assert cluster.node(good).bodies(good) == ["later"]
+    assert cluster.nodes[0].store.usage(OUTBOX) == {}
+    assert cluster.nodes[0].store.log(LOG_KIND, "1", 0, LAST) == []
+    assert "nothing was decided" in caplog.text
+
+
+def test_a_log_that_names_a_message_which_is_gone_blocks_no_others(cluster: Cluster) -> None:
+    """An earlier version removed the row and not the entry of the log."""
+    good, node = cluster.name("good", 1), cluster.nodes[0]
+    cluster.node(good).create(good)
+    cluster.network.cut.add(1)
+    deliver(cluster, [good], "first")
+    deliver(cluster, [good], "second")
+    (first, _) = node.store.lookup(OUTBOX, 0, [each.seq for each in departures(node)])
+    node.shard.changes.remove(OUTBOX, first)
+    node.do(_settled(node))
+    cluster.network.cut.clear()
+    cluster.advance(10 * SECOND)
+    assert cluster.node(good).bodies(good) == ["second"]
+    assert (node.store.usage(OUTBOX), departures(node)) == ({}, [])
+
+
+def departures(node: Node) -> list[Departure]:
+    """Those on their way from this node to shard 1."""
+    return [decode_departure(entry.data) for entry in node.store.log(LOG_KIND, "1", 0, LAST)]
+
+
+async def _settled(node: Node) -> None:
+    await node.shard.settled()
+
+
+@pytest.mark.parametrize("is_behind", [False, True], ids=["fresh", "behind"])
+def test_pages_are_small_for_the_shard_that_takes_them(
+    cluster: Cluster, is_behind: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many messages are decided at a time, and however many queues each is for."""
+    targets = [cluster.name(f"target-{i}-", 1) for i in range(400)]
+    for target in targets:
+        cluster.node(target).create(target)
+    pages: list[Handover] = []
+    monkeypatch.setattr(cluster.network, "send", _recorded(cluster.network.send, pages))
+    node, delivery = cluster.nodes[0], cluster.nodes[0].broker.partition(0).delivery
+    if is_behind:
+        cluster.network.cut.add(1)
+    message = Outgoing(body="x" * 4000, sender="a service")
+    to = [QueueTarget(name_of(each), "token" * 20) for each in targets]
+    for _ in range(6):
+        node.start(delivery.deliver(message, to, "toy", "the toy"))
+    cluster.run()
+    cluster.network.cut.clear()
+    cluster.advance(10 * SECOND)
+    assert cluster.node(targets[0]).counts(targets[0]) == (6, 0, 0)
+    assert max(sum(len(each.targets) for each in page.messages) for page in pages) <= 500
+    assert max(changes.bytes for changes in cluster.nodes[1].store.appended) <= 5 * 1024 * 1024
+
+
+def _recorded(send: Callable[..., Any], pages: list[Handover]) -> Callable[..., Any]:
+    def recorded(caller: Node, handover: Handover) -> Any:
+        pages.append(handover)
+        return send(caller, handover)
+
+    return recorded
 
 
 def test_a_queue_that_refuses_for_another_reason_still_exists() -> None:

@@ -30,14 +30,14 @@ from penstock.broker.delivery import QueueDelivery, Refusal
 from penstock.broker.handover import Cause, Handover, QueueTarget, Taken, TargetRefusal
 from penstock.broker.inbox import INBOXES, Inbox
 from penstock.broker.live_queue import LiveQueue
-from penstock.broker.outbox import LOG_KIND, OUTBOX, Leaving, Outbox, Route
+from penstock.broker.outbox import LOG_KIND, OUTBOX, Leaving, Outbox, Page, Route
 from penstock.broker.partition import Partition
 from penstock.broker.parts import Part
 from penstock.broker.waiting import Ask
 from penstock.errors import PenstockError
 from penstock.limits import HOUR
 from penstock.names import QueueName
-from penstock.promise import Promise
+from penstock.promise import Promise, start
 from penstock.queues.messages import Entry, Received, decode_content
 from penstock.store.port import LAST
 from support.cluster import Cluster, Fault
@@ -368,11 +368,11 @@ class TestTinyFifoShardsHistory(TinyFifoShardsHistory.TestCase):  # type: ignore
 class HastyRoute(Route):
     """Truncates its log before the other shard has acknowledged."""
 
-    async def refusals_of(self, page: list[Leaving]) -> dict[int, list[TargetRefusal]]:
+    async def refusals_of(self, page: Page) -> dict[int, list[TargetRefusal]]:
         await super().forget(page, {})
         return await super().refusals_of(page)
 
-    async def forget(self, page: list[Leaving], refusals: Mapping[int, list[TargetRefusal]]) -> None:
+    async def forget(self, page: Page, refusals: Mapping[int, list[TargetRefusal]]) -> None:
         """It was done before."""
 
 
@@ -418,8 +418,22 @@ class WastefulOutbox(Outbox):
             super().add(copy, cause, [target], source, task, service)
 
 
+class BusyRoute(Route):
+    """Decides about refused messages when the shard is given back, and its queues are not found any more."""
+
+    async def forget(self, page: Page, refusals: Mapping[int, list[TargetRefusal]]) -> None:
+        shard = self._outbox.shard
+        released, shard.released = shard.released, False
+        try:
+            forgotten = start(super().forget(page, refusals))  # it decides at once
+        finally:
+            shard.released = released
+        await forgotten
+
+
 PLANTED = [
     (outbox, "Route", HastyRoute, "lost"),
+    (outbox, "Route", BusyRoute, "lost"),
     (partition, "Inbox", ForgetfulInbox, "twice|deleted message is back"),
     (partition, "QueueDelivery", HastyDelivery, "answered before the dead letter arrived"),
     (partition, "Outbox", CarelessOutbox, "lost"),

@@ -21,7 +21,8 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING
+from itertools import takewhile
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -67,7 +68,7 @@ ARRIVAL_MS_MAX = SECOND
 _DEPARTURES_PER_PAGE = 100
 _BYTES_PER_PAGE = 512 * 1024  # or one message
 _BYTES_PER_ARRIVAL = 4 * 1024 * 1024  # of one commit of the other shard, or one target
-_TARGETS_PER_DEPARTURE = 1000
+_TARGETS_PER_PAGE = 500  # or one departure: what arrives keeps the other shard from anything else
 _PAGES_MAX = 16
 _RETRY_MIN_MS, _RETRY_MAX_MS = 100, 5 * SECOND
 _UNREADABLE_PAUSE_MS = MINUTE
@@ -136,6 +137,32 @@ class Leaving(msgspec.Struct):
     departure: Departure
     row: EntryRow
     content: bytes | None  # None: it is not in memory, or cannot be decrypted
+    bytes: int  # of what travels
+
+
+class Page(NamedTuple):
+    """What is handed over at a time: the beginning of the log."""
+
+    messages: list[Leaving]
+    upto: int  # the position that it ends with; 0: the log is empty
+
+
+class PageRoom:
+    """What still fits into a page. The first message always does."""
+
+    def __init__(self) -> None:
+        self._messages = 0
+        self._left = _DEPARTURES_PER_PAGE, _BYTES_PER_PAGE, _BYTES_PER_ARRIVAL, _TARGETS_PER_PAGE
+
+    def take(self, leaving: Leaving) -> bool:
+        """Whether this message belongs to the page, behind those before."""
+        targets = len(leaving.departure.targets)
+        messages, size, arrival, sends = self._left
+        left = messages - 1, size - leaving.bytes, arrival - leaving.row.size * targets, sends - targets
+        if self._messages and min(left) < 0:
+            return False
+        self._messages, self._left = self._messages + 1, left
+        return True
 
 
 class PageSlots:
@@ -234,7 +261,7 @@ class Outbox(Part):
         """A new message is for queues of one other shard. It is stored once."""
         assert message.content is not None
         self.shard.changes.add(OUTBOX, message)
-        at_a_time = max(1, min(_TARGETS_PER_DEPARTURE, _BYTES_PER_ARRIVAL // len(message.content)))
+        at_a_time = max(1, min(_TARGETS_PER_PAGE, _BYTES_PER_ARRIVAL // len(message.content)))
         for start in range(0, len(targets), at_a_time):
             some, is_last = tuple(targets[start : start + at_a_time]), start + at_a_time >= len(targets)
             self._depart(
@@ -245,14 +272,16 @@ class Outbox(Part):
     def _depart(self, message: Entry, departure: Departure) -> Departed:
         target = shard_of(departure.targets[0].queue, self._shards)
         changes, position = self.shard.changes, self.shard.next_number()
-        changes.logs.append(LogRow(LOG_KIND, str(target), position, encode_departure(departure)))
+        data = encode_departure(departure)
+        changes.logs.append(LogRow(LOG_KIND, str(target), position, data))
         row = EntryRow(
             message.seq, OUTBOX, message.position, message.group, message.enqueued_ms, 0, message.receives,
             message.receives_before, message.first_received_ms, message.source, None, message.size,
             message.version,
         )  # fmt: skip
         route = self._routes[target]
-        route.decided(Leaving(position, departure, row, message.content), message)
+        size = message.size + len(data)
+        route.decided(Leaving(position, departure, row, message.content, size), message)
         return Departed(position, route)
 
     # -- arrivals ----------------------------------------------------------------------------------------------
@@ -298,7 +327,11 @@ class Outbox(Part):
 
     def _notify(self, task: str) -> None:
         for notify in self._on_returned:
-            notify(task)
+            try:
+                notify(task)
+            except Exception:
+                # The messages behind this one must not wait for ever.
+                log.exception("task %s failed to note a message that came back", task)
 
     def _ask_service(self, leaving: Leaving, refusals: Sequence[TargetRefusal]) -> None:
         departure = leaving.departure
@@ -308,7 +341,14 @@ class Outbox(Part):
             return
         message = outgoing_of(leaving.content, leaving.row.group)
         for refusal in refusals:
-            decide(Refusal(departure.targets[refusal.place], message, refusal.reason))
+            target = departure.targets[refusal.place]
+            try:
+                decide(Refusal(target, message, refusal.reason))
+            except Exception:
+                # The messages behind this one must not wait for ever.
+                log.exception(
+                    "nothing was decided about a message of %s for %s", departure.source, target.queue
+                )
 
 
 class Route:
@@ -323,7 +363,8 @@ class Route:
         self._fresh: list[Leaving] = []  # durable, and not handed over yet: the end of the log
         self._fresh_bytes = 0
         self._behind = OUTBOX in outbox.shard.usage  # the log may have more than that
-        self._waiting: list[tuple[int, Promise[None]]] = []  # for the arrival of a position
+        self._waits: dict[int, tuple[int, Promise[None]]] = {}  # each for the arrival of a position
+        self._waits_begun = 0
         self._arrived = 0  # everything up to this position arrived there or was refused
         self.running = False
         self.taken = 0  # the same, durably
@@ -342,7 +383,7 @@ class Route:
         settled = [leaving for number, leaving in deciding if number == durable]
         self._deciding = [each for each in deciding if each[0] > durable]
         self._fresh += settled
-        self._fresh_bytes += sum(leaving.row.size for leaving in settled)
+        self._fresh_bytes += sum(leaving.bytes for leaving in settled)
         too_much = len(self._fresh) > _DEPARTURES_PER_PAGE or self._fresh_bytes > _BYTES_PER_PAGE
         if too_much or len(settled) != len(arrived):
             self._fall_behind()
@@ -368,22 +409,22 @@ class Route:
         if position <= self._arrived or self._outbox.stopped:
             arrived.resolve(None)
         else:
-            late = shard.runtime.at(shard.clock.now_ms() + ARRIVAL_MS_MAX, partial(self._end_wait, arrived))
+            self._waits_begun += 1
+            end = partial(self._end_wait, self._waits_begun)
+            late = shard.runtime.at(shard.clock.now_ms() + ARRIVAL_MS_MAX, end)
             arrived.on_done(lambda _: late.cancel())
-            self._waiting.append((position, arrived))
+            self._waits[self._waits_begun] = position, arrived
         return arrived
 
-    def _end_wait(self, arrived: Promise[None]) -> None:
-        self._waiting = [each for each in self._waiting if each[1] is not arrived]
-        if not arrived.done:
+    def _end_wait(self, wait: int) -> None:
+        if wait in self._waits:
+            _, arrived = self._waits.pop(wait)
             arrived.resolve(None)
 
     def end_waits(self, position: int = LAST) -> None:
         """Everything up to this position has arrived or was refused, or is not waited for any more."""
-        ended = [arrived for waited, arrived in self._waiting if waited <= position]
-        self._waiting = [each for each in self._waiting if each[0] > position]
-        for arrived in ended:
-            arrived.resolve(None)
+        for wait in [wait for wait, (waited, _) in self._waits.items() if waited <= position]:
+            self._end_wait(wait)
 
     # -- handing over ----------------------------------------------------------------------------------------
 
@@ -419,7 +460,7 @@ class Route:
         await outbox.slots.acquire()
         try:
             page = await (self._page_of_log() if self._behind else self._fresh_page())
-            if page:
+            if page.upto:
                 self._more = True
                 refusals = await self.refusals_of(page)
                 if not refusals:
@@ -429,65 +470,68 @@ class Route:
         finally:
             outbox.slots.release()
 
-    async def _fresh_page(self) -> list[Leaving]:
+    async def _fresh_page(self) -> Page:
         # A page of the log may have had what was durable before this process was told so.
-        page = [leaving for leaving in self._fresh if leaving.position > self.taken]
-        self._fresh, self._fresh_bytes = [], 0
+        fresh = [leaving for leaving in self._fresh if leaving.position > self.taken]
+        page = list(takewhile(PageRoom().take, fresh))
+        self._keep_fresh(fresh[len(page) :])
         missing = [leaving.row.seq for leaving in page if leaving.content is None]
         if missing:
             shard = self._outbox.shard
             contents = await shard.read(partial(contents_or_errors, shard.store, missing))
             _fill(page, contents)
-        return page
+        return Page(page, page[-1].position if page else 0)
 
-    async def _page_of_log(self) -> list[Leaving]:
+    async def _page_of_log(self) -> Page:
         shard = self._outbox.shard
         self._behind = False  # what is committed from now on comes behind the page
-        messages, is_all = await shard.read(partial(_read_page, shard.store, str(self._target), self.taken))
+        page, is_all = await shard.read(partial(_read_page, shard.store, str(self._target), self.taken))
         if is_all:
-            last = messages[-1].position if messages else 0
-            self._fresh = [leaving for leaving in self._fresh if leaving.position > last]
-            self._fresh_bytes = sum(leaving.row.size for leaving in self._fresh)
+            self._keep_fresh([leaving for leaving in self._fresh if leaving.position > page.upto])
         else:
             self._fall_behind()
-        return messages
+        return page
 
-    async def refusals_of(self, page: list[Leaving]) -> dict[int, list[TargetRefusal]]:
+    def _keep_fresh(self, fresh: list[Leaving]) -> None:
+        self._fresh, self._fresh_bytes = fresh, sum(leaving.bytes for leaving in fresh)
+
+    async def refusals_of(self, page: Page) -> dict[int, list[TargetRefusal]]:
         """Hand a page over. Returns which targets refuse a message, by its position."""
         outbox, now_ms = self._outbox, self._outbox.shard.clock.now_ms()
         refusals: dict[int, list[TargetRefusal]] = {}
-        messages = [_handed(leaving, now_ms, outbox.failures) for leaving in page]
+        messages = [_handed(leaving, now_ms, outbox.failures) for leaving in page.messages]
+        if not messages:
+            return refusals
         taken = await outbox.others.ask(Handover(outbox.shard.index, self._target, messages))
         assert taken.position >= messages[-1].position, "a page is taken whole or not at all"
         for refusal in taken.refusals:
             refusals.setdefault(refusal.position, []).append(refusal)
         return refusals
 
-    async def forget(self, page: list[Leaving], refusals: Mapping[int, list[TargetRefusal]]) -> None:
+    async def forget(self, page: Page, refusals: Mapping[int, list[TargetRefusal]]) -> None:
         """The other shard has what it did not refuse. Done when that is durable here. Raises NotOwned if this shard
         was given back: then the next owner hands the page over again, and hears of the same refusals."""
         outbox, shard = self._outbox, self._outbox.shard
         shard.check_owned()
         returned_to: set[LiveQueue] = set()
-        for leaving in page:
+        for leaving in page.messages:
             if (of_message := refusals.get(leaving.position)) is not None:
                 queue = outbox.refused(leaving, of_message)
                 if queue is not None:
                     returned_to.add(queue)
             elif leaving.departure.is_last:
                 shard.changes.remove(OUTBOX, leaving.row)
-        last = page[-1].position
-        shard.changes.truncated[LOG_KIND, str(self._target)] = last
+        shard.changes.truncated[LOG_KIND, str(self._target)] = page.upto
         for queue in returned_to:
             # Rare enough: no state of memory has to be patched.
             shard.touch(queue)
             queue.memory.forget()
             queue.memory.reload()
         await shard.settled()
-        self.taken = last
+        self.taken = page.upto
 
-    def _note_arrived(self, page: list[Leaving]) -> None:
-        self._arrived = page[-1].position
+    def _note_arrived(self, page: Page) -> None:
+        self._arrived = page.upto
         self.end_waits(self._arrived)
 
 
@@ -522,20 +566,26 @@ def _fill(page: list[Leaving], contents: Mapping[int, bytes | KeyUnavailable]) -
 # -- in the thread that reads --------------------------------------------------------------------------------
 
 
-def _read_page(store: Store, key: str, after: int) -> tuple[list[Leaving], bool]:
+def _read_page(store: Store, key: str, after: int) -> tuple[Page, bool]:
     """The first messages of a log, and whether it has no others."""
     entries = store.log(LOG_KIND, key, after, _DEPARTURES_PER_PAGE)
-    departures = [(entry.position, decode_departure(entry.data)) for entry in entries]
+    departures = [(entry, decode_departure(entry.data)) for entry in entries]
     rows = {row.seq: row for row in store.lookup(OUTBOX, 0, [each.seq for _, each in departures])}
     page: list[Leaving] = []
-    bytes_left, arrival_left = _BYTES_PER_PAGE, _BYTES_PER_ARRIVAL
-    for position, departure in departures:
-        row = rows[departure.seq]
-        arrival = row.size * len(departure.targets)
-        if page and (row.size > bytes_left or arrival > arrival_left):
-            break
-        bytes_left -= row.size
-        arrival_left -= arrival
-        page.append(Leaving(position, departure, row, None))
+    room, upto = PageRoom(), 0
+    for entry, departure in departures:
+        row = rows.get(departure.seq)
+        if row is None:
+            # Those behind it must not wait for ever.
+            log.error(
+                "message %d for shard %s is not in the outbox: it counts as arrived", departure.seq, key
+            )
+        else:
+            leaving = Leaving(entry.position, departure, row, None, row.size + len(entry.data))
+            if not room.take(leaving):
+                break
+            page.append(leaving)
+        upto = entry.position
     _fill(page, contents_or_errors(store, list(dict.fromkeys(leaving.row.seq for leaving in page))))
-    return page, len(page) == len(departures) < _DEPARTURES_PER_PAGE
+    is_all = len(entries) < _DEPARTURES_PER_PAGE and (not entries or upto == entries[-1].position)
+    return Page(page, upto), is_all
