@@ -247,6 +247,12 @@ class DashboardMissing(PenstockError):
 class JobFailed(PenstockError):
     """A job of an internal queue, such as an action of an alarm, cannot be done. The text says why."""
 
-    def __init__(self, reason: str, *, can_repeat: bool = False) -> None:
+    def __init__(self, reason: str, *, can_repeat: bool = False, pause_ms: int | None = None) -> None:
+        """``pause_ms``: before the next try; None: as the kind of job has it."""
         super().__init__(reason)
         self.can_repeat = can_repeat
+        self.pause_ms = pause_ms
+
+
+class JobLost(PenstockError):
+    """A job is not this try's any more: its time has ended, and another try has it or will have it."""

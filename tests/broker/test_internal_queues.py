@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import pytest
@@ -16,8 +17,8 @@ from penstock.broker.internal_queues import (
     JobQueues,
 )
 from penstock.broker.partition import Partition
-from penstock.errors import JobFailed
-from penstock.limits import DAY, HOUR, MINUTE
+from penstock.errors import JobFailed, JobLost, StoreBusy
+from penstock.limits import HOUR, MINUTE
 from penstock.names import Home, Space
 from penstock.promise import Promise
 from support.world import ROOMY, SECOND, World, name_of
@@ -30,6 +31,7 @@ class Errand(msgspec.Struct):
 SPACE, OTHER = Space("111111111111", "eu-west-1"), Space("222222222222", "eu-west-1")
 HOME = Home.of("errands")
 PAUSES_MS = (SECOND, 5 * SECOND)
+AGE_MS_MAX = HOUR
 ERRANDS = JobKind(
     "errands",
     Errand,
@@ -37,7 +39,7 @@ ERRANDS = JobKind(
     visibility_ms=30 * SECOND,
     running_max=2,
     waiting_max=5,
-    age_ms_max=DAY,
+    age_ms_max=AGE_MS_MAX,
 )
 
 
@@ -49,6 +51,11 @@ class Errands(World):
         self.given_up: list[tuple[int, str]] = []
         self.failures: dict[int, JobFailed] = {}
         self.hanging: dict[int, Promise[None]] = {}
+        self.bug: dict[int, Exception] = {}
+        self.put_off: dict[int, int] = {}
+        self.fail_to_give_up = False
+        self.tries: list[tuple[int, int]] = []
+        self.begun: list[Job[Errand]] = []
         super().__init__(ROOMY)
 
     def _new_broker(self):  # type: ignore[no-untyped-def]
@@ -62,14 +69,28 @@ class Errands(World):
 
     async def _handle(self, job: Job[Errand]) -> None:
         number = job.payload.number
-        if number in self.hanging:
-            await self.hanging[number]
+        self.tries.append((number, job.attempt))
+        self.begun.append(job)
+        hanging = self.hanging.get(number)
+        if hanging is not None:
+            await hanging
+        if number in self.put_off:
+            job.put_off(self.put_off[number])
+            return
+        if number in self.bug:
+            raise self.bug[number]
         if number in self.failures:
             raise self.failures[number]
         self.done.append((number, job.attempt))
 
     def _give_up(self, job: Job[Errand], reason: str) -> None:
+        if self.fail_to_give_up:
+            raise self.bug[job.payload.number]
         self.given_up.append((job.payload.number, reason))
+
+    def _no_bugs(self) -> None:
+        self.bugs[:] = [bug for bug in self.bugs if bug not in self.bug.values()]
+        super()._no_bugs()
 
     def add(self, number: int, space: Space = SPACE, group: str | None = None) -> bool:
         added = self.jobs.add(HOME, space, group or str(number), Errand(number))
@@ -141,15 +162,157 @@ def test_a_job_of_a_refused_commit_is_none(world: Errands) -> None:
     assert world.done == [(2, 1)]
 
 
-def test_a_job_that_waits_too_long_expires(world: Errands) -> None:
-    world.hanging[1] = Promise()
+def test_a_job_that_waits_too_long_is_given_up(world: Errands) -> None:
+    world.failures[1] = JobFailed("not now", can_repeat=True, pause_ms=AGE_MS_MAX + 1)
     world.add(1, group="g")
     world.add(2, group="g")
-    world.advance(ERRANDS.settings.retention_ms + 2 * MINUTE)
-    world.hanging.pop(1).resolve(None)
-    world.advance(MINUTE)
-    assert 2 not in [number for number, _ in world.done]
+    world.advance(AGE_MS_MAX)
+    assert world.given_up == []
+    world.advance(1)
+    assert [number for number, _ in world.given_up] == [1, 2], "in their order"
+    assert (world.done, world.waiting()) == ([], 0)
+
+
+def test_an_unexpected_error_counts_as_a_try(world: Errands) -> None:
+    world.bug[1] = KeyError("a bug")
+    world.add(1, group="g")
+    world.add(2, group="g")
+    world.advance(sum(PAUSES_MS))
+    assert world.given_up == [(1, "an internal error: KeyError")]
+    assert world.done == [(2, 1)], "others of its group go on"
+
+
+def test_a_job_that_cannot_be_read_is_dropped(world: Errands) -> None:
+    world.add(1, group="g")
+    (queue,) = world.broker.partition(0).catalogue.internal("errands")
+    world.jobs.delivery.enqueue(queue, '[0, 0, {"number": "one"}]', "g")
+    world.add(2, group="g")
+    assert (world.done, world.waiting()) == ([(1, 1), (2, 1)], 0)
+
+
+def test_a_job_that_ends_the_process_is_given_up(world: Errands) -> None:
+    world.hanging[1] = Promise()
+    world.add(1)
+    for _ in range(len(PAUSES_MS) + 1 + 3):
+        assert world.given_up == []
+        world.crash()
+        world.advance(ERRANDS.visibility_ms)
+    assert world.given_up == [(1, "all tries were interrupted")]
     assert world.waiting() == 0
+
+
+def test_giving_up_cannot_fail(world: Errands) -> None:
+    world.bug[1] = KeyError("a bug")
+    world.fail_to_give_up = True
+    world.add(1)
+    world.advance(sum(PAUSES_MS))
+    assert world.waiting() == 0
+
+
+def test_a_try_that_takes_long_stays_the_only_one(world: Errands) -> None:
+    world.hanging[1] = Promise()
+    world.add(1)
+    world.advance(3 * ERRANDS.visibility_ms)
+    assert world.tries == [(1, 1)]
+    world.hanging.pop(1).resolve(None)
+    world.run()
+    assert (world.done, world.waiting()) == ([(1, 1)], 0)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_becomes_of_a_job_is_decided_although_its_memory_was_thrown_away(
+    world: Errands, fails: bool
+) -> None:
+    world.hanging[1] = Promise()
+    if fails:
+        world.failures[1] = JobFailed("it is gone")
+    world.add(1)
+    world.broker.keys_changed()
+    world.hanging.pop(1).resolve(None)
+    world.run()
+    assert (world.tries, world.waiting()) == ([(1, 1)], 0)
+    assert len(world.given_up) == fails
+
+
+def test_a_try_that_has_lost_its_job_decides_nothing(world: Errands) -> None:
+    first = world.hanging[1] = Promise()
+    world.add(1)
+    job = world.begun[-1]
+    world.hanging[1] = Promise()
+    job._queue.settle(job._message.handle, 0)  # as if its claim had not been renewed in time
+    world.run()
+    assert world.tries == [(1, 1), (1, 2)]
+    world.failures[1] = JobFailed("it is gone")
+    first.resolve(None)
+    world.run()
+    assert (world.given_up, world.waiting()) == ([], 1)
+    with pytest.raises(JobLost):
+        job.check_held()
+    del world.failures[1]
+    world.hanging.pop(1).resolve(None)
+    world.run()
+    assert (world.done, world.waiting()) == ([(1, 2)], 0)
+
+
+def test_a_commit_of_the_end_that_is_refused_repeats_the_try_only(world: Errands) -> None:
+    world.hanging[1] = Promise()
+    world.add(1)
+    world.refuse_next_commit(StoreBusy("the disk is slow"))
+    world.hanging.pop(1).resolve(None)
+    world.run()
+    assert (world.done, world.waiting()) == ([(1, 1)], 1)
+    world.advance(SECOND)
+    assert (world.done, world.waiting()) == ([(1, 1), (1, 1)], 0)
+
+
+def test_a_busy_store_uses_up_no_tries(world: Errands) -> None:
+    world.bug[1] = StoreBusy("the disk is slow")
+    world.add(1)
+    world.advance(10 * MINUTE)
+    assert len(world.tries) > 10
+    del world.bug[1]
+    world.advance(MINUTE)
+    assert world.done == [(1, 1)]
+
+
+def test_a_handler_can_put_a_job_off(world: Errands) -> None:
+    world.put_off[1] = MINUTE
+    world.add(1)
+    world.advance(MINUTE - 1)
+    assert (world.done, world.waiting()) == ([], 1)
+    del world.put_off[1]
+    world.advance(1)
+    assert (world.done, world.waiting()) == ([(1, 2)], 0)
+
+
+def test_a_handler_can_choose_the_pause(world: Errands) -> None:
+    world.failures[1] = JobFailed("come later", can_repeat=True, pause_ms=MINUTE)
+    world.add(1)
+    world.advance(MINUTE - 1)
+    assert world.tries == [(1, 1)]
+    world.advance(1)
+    assert world.tries == [(1, 1), (1, 2)]
+    world.advance(HOUR)
+    assert world.given_up == [(1, "come later")], "there are not more tries than the kind has"
+
+
+def test_the_end_of_a_shard_is_no_failure_of_its_jobs(
+    world: Errands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged: list[Any] = []
+    monkeypatch.setattr("penstock.promise.log.error", lambda *line, **_: logged.append(line))
+    monkeypatch.setattr("penstock.broker.internal_queues.log.warning", lambda *line: logged.append(line))
+    for number in (1, 2):
+        world.hanging[number] = Promise()
+        world.add(number)
+    world.failures[2] = JobFailed("the server stops")
+    closed = world.start(world.broker.close_shard(0))
+    world.run()
+    for number in (1, 2):
+        world.hanging.pop(number).resolve(None)
+    world.run()
+    assert closed.done
+    assert (world.given_up, logged) == ([], [])
 
 
 def test_jobs_of_a_group_are_done_one_after_the_other(world: Errands) -> None:

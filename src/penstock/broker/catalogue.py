@@ -48,7 +48,7 @@ class Catalogue:
         self._by_name = by_name
         self._by_id: dict[int, LiveQueue] = {}
         self._names: dict[Space, list[str]] = {}  # sorted
-        self._internal: dict[int, LiveQueue] = {}  # by id
+        self._internal: dict[str, dict[tuple[Space, int], LiveQueue]] = {}  # by kind, then by space and home
         self._records = shard.table(QUEUES, self._undone)
         self._cooldowns = shard.table(COOLDOWNS)
         for _, record in sorted(self._records, key=lambda item: item[1].id):
@@ -60,7 +60,7 @@ class Catalogue:
 
     def __len__(self) -> int:
         """How many queues clients have."""
-        return len(self._by_id) - len(self._internal)
+        return len(self._by_id) - sum(map(len, self._internal.values()))
 
     def find(self, name: QueueName) -> LiveQueue:
         """A queue of this shard. Raises QueueMissing."""
@@ -136,10 +136,10 @@ class Catalogue:
 
     def internal(self, kind: str) -> list[LiveQueue]:
         """The internal queues for jobs of a kind."""
-        return [queue for queue in self._internal.values() if queue.record.internal == kind]
+        return list(self._internal.get(kind, {}).values())
 
-    def internal_queue(self, kind: str, space: Space) -> LiveQueue | None:
-        return next((queue for queue in self.internal(kind) if queue.name.space == space), None)
+    def internal_queue(self, kind: str, space: Space, home: Home) -> LiveQueue | None:
+        return self._internal.get(kind, {}).get((space, home.hash))
 
     def create_internal(self, kind: str, space: Space, home: Home, settings: QueueSettings) -> LiveQueue:
         """Part of the open commit."""
@@ -167,7 +167,7 @@ class Catalogue:
     def remove(self, queue: LiveQueue, now_ms: int) -> None:
         """Delete a queue with everything that it holds."""
         self._records.remove(str(queue.id))
-        if self._shard.limits.delete_pause_ms:
+        if self._shard.limits.delete_pause_ms and not queue.record.internal:
             self._cooldowns.put(_key(queue.name), Cooldown(now_ms + self._shard.limits.delete_pause_ms))
         self._shard.changes.drop(queue.id)
         self._shard.touch(queue)
@@ -188,7 +188,7 @@ class Catalogue:
         queue = LiveQueue(record, self._context)
         self._by_id[record.id] = queue
         if record.internal:
-            self._internal[record.id] = queue
+            self._internal.setdefault(record.internal, {})[record.name.space, record.home] = queue
             return queue
         self._by_name[record.name] = queue
         insort(self._names.setdefault(record.name.space, []), record.name.name)
@@ -197,8 +197,9 @@ class Catalogue:
     def _leave(self, queue: LiveQueue) -> None:
         queue.deleted = True
         del self._by_id[queue.id]
-        if queue.record.internal:
-            del self._internal[queue.id]
+        record = queue.record
+        if record.internal:
+            del self._internal[record.internal][record.name.space, record.home]
         else:
             del self._by_name[queue.name]
             names = self._names[queue.name.space]

@@ -105,6 +105,14 @@ class Destination(NamedTuple):
             raise NotPossible(f"the message is larger than the {most} bytes that the queue accepts")
 
 
+class Again(NamedTuple):
+    """What a job keeps that joins its queue again."""
+
+    id: str
+    position: int
+    enqueued_ms: int
+
+
 class QueueDelivery:
     """The deliveries of one shard."""
 
@@ -296,19 +304,23 @@ class QueueDelivery:
         service: str,
         source: str,
         in_commit: Callable[[list[Refusal]], None] | None = None,
+        check: Callable[[], None] | None = None,
     ) -> None:
         """Deliver a new message to queues of whichever shards. Returns when it is durable: in the queues of this
         shard, and in the outbox for the others.
 
         ``service``: who is asked if a queue of another shard refuses the message (:meth:`on_refused`).
         ``source``: what caused it, for the history of the message. ``in_commit`` is called with the refusals of
-        queues of this shard while the commit is open, and may add to it. Raises StoreError or NotOwned: then
-        nothing is delivered, or it cannot be known."""
+        queues of this shard while the commit is open, and may add to it. ``check`` is called right before the
+        message is decided on, and may raise. Raises StoreError or NotOwned: then nothing is delivered, or it cannot
+        be known."""
         await self.prepare(targets)
         shard = self._shard
         shard.check_not_ended()
         shard.check_owned()
         shard.check_sends()
+        if check is not None:
+            check()
         refusals = self.decide(message, targets, service, source)
         if in_commit is not None:
             in_commit(refusals)
@@ -370,22 +382,24 @@ class QueueDelivery:
             number, position_of(number), message.group, clock.now_ms(), content=encode_content(content)
         )
 
-    def enqueue(self, queue: LiveQueue, body: str, group: str) -> None:
-        """A job joins an internal queue of this shard, with the open commit. It is never a duplicate."""
+    def enqueue(
+        self, queue: LiveQueue, body: str, group: str | None, delay_ms: int = 0, again: Again | None = None
+    ) -> None:
+        """A job joins an internal queue of this shard, with the open commit. It is never a duplicate. ``again``: it
+        was there before."""
         shard, number = self._shard, self._shard.next_number()
-        content = Content(
-            queue.rules.message_id(number), body, "", shard.clock.wall_ms(), dedup_id=str(number)
+        id = queue.rules.message_id(number) if again is None else again.id
+        content = Content(id, body, "", shard.clock.wall_ms(), dedup_id=str(number))
+        now_ms = shard.clock.now_ms()
+        entry = Entry(
+            number,
+            position_of(number) if again is None else again.position,
+            group,
+            now_ms if again is None else again.enqueued_ms,
+            now_ms + delay_ms if delay_ms else 0,
+            content=encode_content(content),
         )
-        self._join(
-            queue,
-            Entry(
-                number,
-                position_of(number),
-                group,
-                shard.clock.now_ms(),
-                content=encode_content(content),
-            ),
-        )
+        self._join(queue, entry)
         shard.touch(queue)
 
     # -- messages from other shards --------------------------------------------------------------------------

@@ -412,6 +412,14 @@ class LiveQueue:
         self.note(seq, DEAD_LETTERED, requester, f"to {redrive.target.name}")
         return redrive.target
 
+    def held(self, handle: str, margin_ms: int) -> Entry | None:
+        """The message, if its receiver holds it and will for so long. Memory is loaded."""
+        shard, receipt = self._shard, self._context.receipts.read(handle, self.id)
+        now_ms = shard.clock.now_ms()
+        self.rules.advance(now_ms, shard.changes)
+        entry = self.rules.held(receipt)
+        return entry if entry is not None and entry.due_ms > now_ms + margin_ms else None
+
     def settle(self, handle: str, hide_ms: int | None) -> bool:
         """Delete a message with the open commit, or hide it for the given time. Returns False if that cannot be
         decided now: another receiver has it, or memory does not know it."""

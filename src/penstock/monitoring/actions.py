@@ -122,8 +122,8 @@ class AlarmActions(Part):
         elif url is not None:
             body = self._texts.notification(pending.alarm, pending.before)
             await self._post(pending.alarm.space.account, url, body)
-            if not self.jobs.stopped:
-                self._end(job, None)
+            await job.hold()
+            self._end(job)
         else:
             raise JobFailed("no service of this server takes it")
 
@@ -157,20 +157,20 @@ class AlarmActions(Part):
         def in_commit(refusals: list[Refusal]) -> None:
             refused.extend(refusals)
             if not refusals:
-                self._end(job, None)
+                self._end(job)
 
         # A queue of another shard may refuse the message later: then the history gets this item with the reason.
         target = QueueTarget(to, msgspec.json.encode(self._item(pending, None)).decode())
         await self._delivery.deliver(
-            message, [target], ALARM_ACTIONS.name, f"the alarm {alarm.name}", in_commit
+            message, [target], ALARM_ACTIONS.name, f"the alarm {alarm.name}", in_commit, job.check_held
         )
         if refused:
             raise JobFailed(_refused_text(refused[0]))
 
-    def _end(self, job: Job[PendingAction], error: str | None) -> None:
+    def _end(self, job: Job[PendingAction]) -> None:
         """Part of the open commit."""
-        self._note(job.payload, error)
         job.done()
+        self._note(job.payload, None)
 
     def _give_up(self, job: Job[PendingAction], reason: str) -> None:
         self._note(job.payload, reason)

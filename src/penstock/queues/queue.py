@@ -242,11 +242,16 @@ class Queue(ABC):
         """The receiver gives the message up, and it leaves this queue. The caller says where it goes.
 
         Raises HandleExpired if it is not in flight by this receive any more."""
-        entry = self.backlog.index.get(receipt.seq)
-        if entry is None or not self._is_current(receipt, entry):
+        entry = self.held(receipt)
+        if entry is None:
             raise HandleExpired
         self._forget(entry, now_ms, changes.number)
         return entry
+
+    def held(self, receipt: Receipt) -> Entry | None:
+        """The message that is in flight by this receive."""
+        entry = self.backlog.index.get(receipt.seq)
+        return entry if entry is not None and self._is_current(receipt, entry) else None
 
     def _is_current(self, receipt: Receipt, entry: Entry) -> bool:
         """Is the message in flight by this receive?"""
