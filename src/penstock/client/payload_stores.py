@@ -59,12 +59,14 @@ class DirectoryStore:
     ) -> None:
         """Use a directory, which is created if it does not exist.
 
-        Files, and the directory if it is created here, are for the user of this process alone.
+        Files, and the directory if it is created here, are for the user of this process alone,
+        unless ``for_group`` is set.
 
         :param directory: The path of the directory.
         :param bucket: The name of the directory in pointers, the same for all who use it; ``penstock-payloads`` by
             default.
-        :param for_group: Whether the group of the files may read them, too; False by default.
+        :param for_group: Whether the group may read the files, and read and write in a directory that is created
+            here; False by default.
         :raises OSError: The directory cannot be created.
         """
         self._directory = Path(directory)

@@ -262,7 +262,7 @@ class MoveTask(SqsMembers):
     failure_reason: str | None = None
 
 
-# -- answers of which an action returns one member -------------------------------------------------------------------
+# -- responses of which the client returns a single member ---------------------------------------------------------
 
 
 class Nothing(SqsMembers):
