@@ -52,7 +52,12 @@ class PayloadStore(Protocol):
 
 
 class DirectoryStore:
-    """Stores payloads as files in a directory that all senders and receivers share, such as a network file system."""
+    """Stores payloads as files in a directory that all senders and receivers share, such as a network file system.
+
+    For example:
+
+        client = Client(large_payloads=LargePayloads(DirectoryStore("/mnt/payloads")))
+    """
 
     def __init__(
         self, directory: str | Path, *, bucket: str = "penstock-payloads", for_group: bool = False
@@ -160,7 +165,12 @@ def _written_s(file: Path) -> float:
 
 
 class S3Store:
-    """Stores payloads in a bucket of S3, or of a server that speaks S3."""
+    """Stores payloads in a bucket of S3, or of a server that speaks S3.
+
+    For example:
+
+        client = Client(large_payloads=LargePayloads(S3Store("my-payloads")))
+    """
 
     def __init__(
         self, bucket: str, *, client: Any = None, key_prefix: str = "", also_reads: Iterable[str] = ()

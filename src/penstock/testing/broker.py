@@ -283,7 +283,12 @@ def _boto3_session() -> Any:
 
 
 class BrokerClock:
-    """The clock of a broker. All its accounts and queues share it."""
+    """The clock of a broker. All its accounts and queues share it.
+
+    For example:
+
+        broker.clock.advance(minutes=5)
+    """
 
     def __init__(self, broker: InProcessBroker) -> None:
         """Made by the broker: ``broker.clock``.

@@ -41,7 +41,12 @@ class Retry(Exception):
 
 
 class GiveUp(Exception):
-    """Raised by a handler if further attempts are useless. The message goes to the dead-letter queue at once."""
+    """Raised by a handler if further attempts are useless. The message goes to the dead-letter queue at once.
+
+    For example:
+
+        raise GiveUp("there is no such customer")
+    """
 
     def __init__(self, reason: str = "") -> None:
         """Say why.
@@ -58,6 +63,8 @@ Backoff = Callable[[int], float]
 @dataclass(frozen=True)
 class Constant:
     """A backoff with the same pause after every attempt.
+
+        app = Worker(retry=RetryPolicy(backoff=Constant(30)))
 
     :param seconds: The pause.
     """
