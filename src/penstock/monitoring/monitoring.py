@@ -51,7 +51,7 @@ KINDS = (
 
 
 class ShardMonitoring(Part, ShardMetrics):
-    """Everything of one shard."""
+    """The alarms, metrics and dashboards of one shard."""
 
     def __init__(self, partition: Partition, monitoring: Monitoring) -> None:
         limits = monitoring.limits

@@ -148,7 +148,7 @@ def message_info(
 
 
 def _holder(queue: LiveQueue, seq: int) -> MessageHolder | None:
-    """None: that is not known since a restart."""
+    """Who holds a message; None if that is not known since a restart."""
     holder = queue.holder(seq)
     if holder is None:
         return None

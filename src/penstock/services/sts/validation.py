@@ -20,7 +20,7 @@ _TAG_HERE = re.compile(r"[\w\s.:/=+\-@]*")  # as near to Java's classes as Pytho
 
 
 class Findings:
-    """What is wrong with one request, as far as it was looked at."""
+    """What is wrong with one request, as far as it was checked."""
 
     def __init__(self) -> None:
         self._found: list[str] = []
