@@ -1,4 +1,4 @@
-"""Writes the pages of the site: docs/, the documents at the root of the repository, and references
+"""Writes the pages of the site: docs/, the Markdown files at the root of the repository, and references
 that are made from the code.
 
 The same Markdown is read on GitHub and on the site. There, links lead to files of the repository; here, to pages of

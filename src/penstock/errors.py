@@ -57,7 +57,7 @@ class MessageNotAvailable(PenstockError):
 
 
 class SearchUnfinished(MessageNotAvailable):
-    """The message was looked for by its id, and may be behind the many that were looked at."""
+    """The message was searched for by its id, and may be behind the many that were searched."""
 
 
 class MessageInFlight(PenstockError):
@@ -69,7 +69,7 @@ class MessageInFlight(PenstockError):
 
 
 class ContentOutdated(PenstockError):
-    """The message was edited meanwhile."""
+    """The message was edited in the meantime."""
 
     def __init__(self, version: int) -> None:
         super().__init__(f"the message has version {version} by now")

@@ -50,6 +50,14 @@ def test_commands_of_the_shell_are_not_on_the_command_line() -> None:
     says(CliRunner().invoke(main, ["fail", "orders", "1"]).stderr, "penstock message fail")
 
 
+@pytest.mark.parametrize("words", ["use orders", "id 1", "quit", "exit"])
+def test_words_that_mean_something_in_the_shell_only(words: str) -> None:
+    result = CliRunner().invoke(main, words.split())
+    assert (result.exit_code, result.stdout) == (2, "")
+    says(result.stderr, f'"{words.split()[0]}"', '"penstock shell"')
+    assert "did you mean" not in result.stderr
+
+
 def test_what_an_error_names_instead_is_a_command() -> None:
     for instead in SHELL_COMMANDS.values():
         for words in (part.split() for part in instead.split('"')[1::2]):
@@ -58,7 +66,14 @@ def test_what_an_error_names_instead_is_a_command() -> None:
 
 @pytest.mark.parametrize(
     "typed, meant",
-    [("queu ls", "queue"), ("servee", "serve"), ("queue shwo orders", "show"), ("user creat x", "create")],
+    [
+        ("queu ls", "queue"),
+        ("servee", "serve"),
+        ("queue shwo orders", "show"),
+        ("user creat x", "create"),
+        ("cluster ls", "status"),
+        ("cluster list", "status"),
+    ],
 )
 def test_a_mistyped_command(typed: str, meant: str) -> None:
     result = CliRunner().invoke(main, typed.split())

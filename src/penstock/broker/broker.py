@@ -291,7 +291,7 @@ class Broker:
 
     async def clear(self, account: str) -> int:
         """Delete all queues of an account, and let their names be used again at once. Returns how many there were.
-        For tests, in a process that owns all shards."""
+        It is for tests, in a process that owns all shards."""
         queues = [queue for queue in self.queues() if queue.name.account == account]
         for queue in queues:
             self.partition_of(queue).delete(queue)

@@ -136,7 +136,7 @@ class QueueDelivery:
     # -- where to --------------------------------------------------------------------------------------------
 
     def exists(self, name: QueueName) -> bool:
-        """Whether messages can be delivered there. Of queues of other shards this is what is known at once."""
+        """Whether messages can be delivered there. For queues of other shards, this is what is known at once."""
         if self._outbox is None or self._outbox.other_shard(name) is None:
             return name in self._queues
         return self._outbox.remote.may_exist(name)

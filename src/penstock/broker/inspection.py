@@ -181,7 +181,7 @@ class Inspection:
             await self._shard.settled()
 
     def _check(self, queue: LiveQueue) -> None:
-        """What was read counts only if the queue is still there, and here."""
+        """Check that the queue still exists and that this process owns it: only then what was read counts."""
         self._shard.check_owned()
         if queue.deleted:
             raise QueueMissing
@@ -320,7 +320,7 @@ def _state(row: EntryRow, settings: QueueSettings, now_ms: int) -> State:
 
 
 def _within(rows: list[EntryRow], bytes_max: int) -> list[EntryRow]:
-    """The first of them, up to so many bytes of content; at least one."""
+    """The first of them, up to this many bytes of content; at least one."""
     for i, row in enumerate(rows):
         bytes_max -= row.size
         if bytes_max < 0:

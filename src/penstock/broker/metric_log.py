@@ -113,8 +113,9 @@ class MetricLog:
         self._state.put(_STATE, MetricsState(position, stored or state.stored, gone_to))
 
     def _with_room(self, state: MetricsState, position: int, size: int) -> tuple[dict[int, int] | None, int]:
-        """The blocks that are kept, with so many bytes more, and the position up to which everything goes: what is
-        too old, and then the oldest of the rest. None: not even a few hours have room, and nothing is added."""
+        """The blocks that are kept when this many bytes are added, and the position up to which everything goes:
+        what is too old, and then the oldest of the rest. None: not even a few hours have room, and nothing is
+        added."""
         present, gone_to = position // _BLOCK_MS, max(state.gone_to, position - _KEPT_MS)
         bytes_max = self._shard.limits.metrics_bytes_max // self._shards
         kept = dict(state.stored)

@@ -226,7 +226,7 @@ class Partition:
         self._forget(queues)
 
     def finish(self) -> None:
-        """No commit is tried from now on."""
+        """Try no commit any more."""
         if self.shard.ended is None:
             self.shard.finish(StoreClosed("the shard belongs to another process now"))
 

@@ -150,7 +150,8 @@ class FigureReader:
     # -- the age of the oldest message -----------------------------------------------------------------------
 
     async def oldest(self, queues: Sequence[LiveQueue]) -> dict[LiveQueue, int]:
-        """When the oldest message of each queue came into it, by the broker's clock. Without those that have none.
+        """When the oldest message of each queue came into it, by the broker's clock. Queues without messages are
+        left out.
 
         SQS: a message that is set aside does not count, and a dead letter came when it was moved."""
         found: dict[LiveQueue, int] = {}

@@ -97,7 +97,8 @@ class QueueMemory:
             after = sends[-1].seq if sends else after
 
     def accepts_arrivals(self) -> bool:
-        """Messages arrive now. While memory is being loaded it cannot add them, and is loaded again."""
+        """Whether memory can add messages that arrive now. While it is being loaded it cannot, and is loaded
+        again."""
         self._outdated = not self.loaded
         return self.loaded
 

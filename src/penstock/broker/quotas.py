@@ -52,7 +52,7 @@ class Quotas:
         self.check(account, len(messages), sum(map(_size, messages)))
 
     def check(self, account: str, messages: int, bytes_more: int) -> None:
-        """Raise QuotaReached if an account cannot have so many more messages and bytes."""
+        """Raise QuotaReached if an account cannot have this many more messages and bytes."""
         used, size = self._by_account.get(account, _NOTHING)
         sources = [usage.uncommitted for usage in self._usages]
         if self._others is not None:

@@ -122,7 +122,7 @@ class _LevelsOfMinute:
                 level.look(number, held_s)
 
     def end(self, found: Levels) -> None:
-        """The last look of a minute that was not looked at until its end."""
+        """Takes the last look of the minute, unless its end was looked at already."""
         if self._looked_s < self.begin_s + MINUTE_S:
             self.look(self.begin_s + MINUTE_S, found)
 

@@ -75,7 +75,7 @@ class CommitPlacement:
         return not self._thread_until or self._now() >= self._thread_until
 
     def waited(self, seconds: float) -> None:
-        """A commit ran on the loop, which stood still for so long beside what the commit computed."""
+        """Records how long a commit on the loop stopped it, without the time in which the commit computed."""
         average_s = self._average_s + (seconds - self._average_s) * self.WEIGHT
         if average_s > self.SLOW_S:
             average_s = self.SLOW_S  # when it is tried again, one more that is slow will do

@@ -333,7 +333,7 @@ class Shard:
             return
 
     def finish(self, error: StoreError) -> None:
-        """No commit is tried from now on."""
+        """Try no commit any more."""
         self.ended = error
         self._later.clear()
         self._later_of.clear()

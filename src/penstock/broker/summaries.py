@@ -318,7 +318,7 @@ def _is_wanted(queue: LiveQueue, query: QueueQuery) -> bool:
 async def _values(
     partition: Partition, queues: list[LiveQueue], usage: Mapping[int, Usage], sort: SortKey
 ) -> dict[int, float]:
-    """What each queue is sorted by, without those that were deleted meanwhile."""
+    """What each queue is sorted by, without those that were deleted since then."""
     now_ms = partition.shard.clock.now_ms()
     match sort:
         case "name":

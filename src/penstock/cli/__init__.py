@@ -91,6 +91,9 @@ SHELL_COMMANDS = {
     "invalid": '"penstock message fail"',
 }
 
+# Those that mean something in the shell only.
+_SHELL_ONLY = ("use", "id", "quit", "exit")
+
 INTERRUPTED = 130  # exit code, as of a process that SIGINT ended
 
 
@@ -119,6 +122,10 @@ class _Commands(CommandGroup):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if (instead := SHELL_COMMANDS.get(args[0])) is not None:
             raise Failure(f'"{args[0]}" is a command of "penstock shell": use it there, or {instead}')
+        if args[0] in _SHELL_ONLY:
+            raise Failure(
+                f'"{args[0]}" is a command of "penstock shell" only: start it with "penstock shell"'
+            )
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:

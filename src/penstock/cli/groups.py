@@ -14,6 +14,7 @@ FORMER_WORDS = {
     "list": "ls", "get": "show", "add": "create", "put": "set", "remove": "delete", "rm": "delete",
     "reroot": "replace-root", "reseal": "reencrypt",
 }  # fmt: skip
+_SIMILAR = {"ls": "status", "list": "status"}  # words of other groups, for what a group has instead
 
 
 class CommandGroup(click.Group):
@@ -25,7 +26,9 @@ class CommandGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if self.get_command(ctx, name) is None and not name.startswith("-"):
-            ctx.fail(f'No such command "{name}"{did_you_mean(name, self.list_commands(ctx))}')
+            known = self.list_commands(ctx)
+            meant = _SIMILAR.get(name)
+            ctx.fail(f'No such command "{name}"{did_you_mean(meant if meant in known else name, known)}')
         return super().resolve_command(ctx, args)
 
 

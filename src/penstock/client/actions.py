@@ -229,7 +229,7 @@ class Actions:
         If the call is cancelled, messages that are on their way are returned to the queue.
 
         :param queue_url: The URL or the name of the queue.
-        :param max_number_of_messages: At most so many, from 1 (the default) to 10.
+        :param max_number_of_messages: How many at most, from 1 (the default) to 10.
         :param wait_time_seconds: How long the server waits for a message, up to 20; None (the default): as the queue
             says.
         :param visibility_timeout: How many seconds the messages are hidden; None (the default): as the queue says.
@@ -603,7 +603,7 @@ class Actions:
         """List the latest move tasks of a queue, the newest first.
 
         :param source_arn: The ARN of the dead-letter queue.
-        :param max_results: At most so many, up to 10; None (the default): the latest one.
+        :param max_results: How many at most, up to 10; None (the default): the latest one.
         :returns: The tasks.
         :raises ApiError: The server refused the request.
         :raises Unavailable: The server did not answer.

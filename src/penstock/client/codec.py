@@ -68,6 +68,8 @@ class JsonCodec:
     """Converts values to JSON and back: what msgspec and pydantic can convert.
 
     A text is its own body, and bytes are base64.
+
+        producer = Producer(client, "orders", codec=JsonCodec(type_attribute="type"))
     """
 
     def __init__(self, *, type_attribute: str | None = None) -> None:

@@ -24,6 +24,8 @@ class ProfileError(Exception):
 class SigningKeys(NamedTuple):
     """Keys to sign requests with. Its text has no secret, so that it can be logged.
 
+        client = Client(credentials=SigningKeys("AKIA...", "..."))
+
     :param access_key: The access key id.
     :param secret_key: The secret access key.
     :param token: The session token of temporary keys. None by default.

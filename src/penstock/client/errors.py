@@ -36,7 +36,15 @@ _EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestExpired"}
 
 
 class ApiError(Exception):
-    """The server refused a request."""
+    """The server refused a request.
+
+    For example:
+
+        try:
+            await client.purge_queue("orders")
+        except ApiError as error:
+            log.error("%s: %s", error.code, error.message)
+    """
 
     def __init__(self, code: str, message: str, status: int, request_id: str = "") -> None:
         """Describe what the server refused.

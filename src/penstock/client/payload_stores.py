@@ -52,19 +52,26 @@ class PayloadStore(Protocol):
 
 
 class DirectoryStore:
-    """Stores payloads as files in a directory that all senders and receivers share, such as a network file system."""
+    """Stores payloads as files in a directory that all senders and receivers share, such as a network file system.
+
+    For example:
+
+        client = Client(large_payloads=LargePayloads(DirectoryStore("/mnt/payloads")))
+    """
 
     def __init__(
         self, directory: str | Path, *, bucket: str = "penstock-payloads", for_group: bool = False
     ) -> None:
         """Use a directory, which is created if it does not exist.
 
-        Files, and the directory if it is created here, are for the user of this process alone.
+        Files, and the directory if it is created here, are for the user of this process alone,
+        unless ``for_group`` is set.
 
         :param directory: The path of the directory.
         :param bucket: The name of the directory in pointers, the same for all who use it; ``penstock-payloads`` by
             default.
-        :param for_group: Whether the group of the files may read them, too; False by default.
+        :param for_group: Whether the group may read the files, and read and write in a directory that is created
+            here; False by default.
         :raises OSError: The directory cannot be created.
         """
         self._directory = Path(directory)
@@ -133,9 +140,8 @@ class DirectoryStore:
 
         SQS keeps a message for the retention period of its queue, 14 days at most.
 
-        :param age_s: Payloads that were written so many seconds ago are deleted.
-        :returns: How many were deleted.
-        :raises OSError: The directory cannot be read or changed.
+        :param age_s: Payloads that were written more than this many seconds ago are deleted. :returns: How many
+        were deleted. :raises OSError: The directory cannot be read or changed.
         """
         limit_s = time.time() - age_s
         old = [file for file in self._directory.iterdir() if _written_s(file) < limit_s]
@@ -158,7 +164,12 @@ def _written_s(file: Path) -> float:
 
 
 class S3Store:
-    """Stores payloads in a bucket of S3, or of a server that speaks S3."""
+    """Stores payloads in a bucket of S3, or of a server that speaks S3.
+
+    For example:
+
+        client = Client(large_payloads=LargePayloads(S3Store("my-payloads")))
+    """
 
     def __init__(
         self, bucket: str, *, client: Any = None, key_prefix: str = "", also_reads: Iterable[str] = ()

@@ -89,7 +89,8 @@ class Producer:
         :param bytes_max: The same in bytes; 64 MiB by default.
         :param requests_max: How many requests run at the same time; 8 by default.
         :param retry_s_max: How many seconds a message is tried before it fails; 60 by default.
-        :param backoff: The pause after each failed attempt. By default 0.1 seconds, doubled each time, up to 5.
+        :param backoff: The pause after each failed attempt. By default 0.1 seconds, doubled each time, up to 5, of
+            which half is random.
         :param batch_groups: Whether messages of one FIFO group may share a request; False by default. It needs a
             server on which a single entry of a batch fails only for good, such as Penstock.
         :raises ValueError: A limit is less than 1, or ``linger_s`` is negative.
@@ -121,14 +122,11 @@ class Producer:
     async def send(self, value: Any, **options: Unpack[SendOptions]) -> SentMessage:
         """Send a message and wait until it is stored.
 
-        :param value: The value that becomes the body.
-        :param options: As the parameters of :meth:`Client.send_message`: ``delay_seconds``, ``message_attributes``,
-            ``message_system_attributes``, ``message_group_id``, ``message_deduplication_id``.
-        :returns: The id of the message.
-        :raises EncodeError: The value cannot be a body.
-        :raises ApiError: The server refused the message.
-        :raises Unavailable: The server could not be reached for ``retry_s_max`` seconds.
-        :raises RuntimeError: The producer is closed.
+        :param value: The value that becomes the body. :param options: Like the parameters of
+        :meth:`Client.send_message`: ``delay_seconds``, ``message_attributes``, ``message_system_attributes``,
+        ``message_group_id``, ``message_deduplication_id``. :returns: The id of the message. :raises EncodeError:
+        The value cannot be a body. :raises ApiError: The server refused the message. :raises Unavailable: The
+        server could not be reached for ``retry_s_max`` seconds. :raises RuntimeError: The producer is closed.
         """
         outcome = await self.submit(value, **options)
         return await outcome

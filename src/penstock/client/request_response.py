@@ -64,12 +64,10 @@ class RequestSender:
 
         While it runs, it also deletes the reply queues of processes that are gone.
 
-        :param client: The client that sends and receives.
-        :param codec: How values become bodies and back. By default :class:`JsonCodec`.
-        :param queue_prefix: What the names of reply queues begin with; ``__RequesterClientQueues__`` by default.
-        :param idle_s: Others delete the reply queue if this process sent no heartbeat for so many seconds; 300 by
-            default.
-        :raises ValueError: ``idle_s`` is less than 1.
+        :param client: The client that sends and receives. :param codec: How values become bodies and back. By
+        default :class:`JsonCodec`. :param queue_prefix: What the names of reply queues begin with;
+        ``__RequesterClientQueues__`` by default. :param idle_s: Others delete the reply queue if this process sent
+        no heartbeat for this many seconds; 300 by default. :raises ValueError: ``idle_s`` is less than 1.
         """
         if idle_s < 1:
             raise ValueError(f"invalid value {idle_s} for idle_s: expected 1 or more seconds")
@@ -200,7 +198,7 @@ class RequestSender:
             waiting.response.set_result(message)
 
     def _lose(self, host_url: str) -> None:
-        """A queue was deleted: it was not heard of this process for too long."""
+        """Fail the requests whose reply queue was deleted, because this process sent no heartbeat for too long."""
         for waiting in self._waiting.values():
             if waiting.host_url == host_url and not waiting.response.done():
                 waiting.response.set_exception(
@@ -208,7 +206,7 @@ class RequestSender:
                 )
 
     async def _delete(self, host_url: str, messages: list[Message]) -> None:
-        """If that fails they are received once more, as late responses, or expire."""
+        """Delete messages. If that fails they are received once more, as late responses, or expire."""
         try:
             await self._client.delete_message_batch(
                 host_url, [message.receipt_handle for message in messages]

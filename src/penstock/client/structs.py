@@ -25,6 +25,8 @@ class SqsMembers(msgspec.Struct, rename=_member, omit_defaults=True):
 class MessageAttribute(msgspec.Struct, rename=_member, omit_defaults=True, frozen=True):
     """A value with its type, which may have a label of its own: ``Number.int``, ``String.uuid``.
 
+        await client.send_message("orders", "latte", message_attributes={"id": MessageAttribute("Number.int", "7")})
+
     :param data_type: ``String``, ``Number`` or ``Binary``, perhaps with a label.
     :param string_value: The value of a String or a Number. None by default.
     :param binary_value: The value of a Binary. None by default.
@@ -262,7 +264,7 @@ class MoveTask(SqsMembers):
     failure_reason: str | None = None
 
 
-# -- answers of which an action returns one member -------------------------------------------------------------------
+# -- responses of which the client returns a single member ---------------------------------------------------------
 
 
 class Nothing(SqsMembers):

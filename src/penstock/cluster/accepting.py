@@ -75,7 +75,8 @@ Answering = Callable[[IncomingCall], None]
 
 
 def answered_by(handler: Callable[[bytes], Coroutine[Any, Any, bytes]]) -> Answering:
-    """What the coroutine returns is the answer. An error of :mod:`penstock.errors` is raised at the caller, too."""
+    """Answers a call with what the coroutine returns. An error of :mod:`penstock.errors` is raised at the caller,
+    too."""
 
     def answering(call: IncomingCall) -> None:
         def done(payload: bytes | None, error: BaseException | None) -> None:
@@ -367,7 +368,7 @@ class LinkListener:
 
 
 def _private_path(address: str) -> str:
-    """Where only this user can connect. Raises OSError."""
+    """Prepares a path at which only this user can connect. Raises OSError."""
     path = Path(address)
     if len(os.fsencode(address)) > _SOCKET_PATH_BYTES_MAX:
         raise OSError(f"the path of the socket {address} is longer than {_SOCKET_PATH_BYTES_MAX} bytes")

@@ -57,10 +57,10 @@ class ChannelEnd(Protocol):
     """What a channel serves: a link to a peer, or a peer's link to us."""
 
     def opened(self) -> None:
-        """The handshake succeeded."""
+        """Is called when the handshake succeeded."""
 
     def received(self, frames: list[Frame]) -> None:
-        """May raise FrameError."""
+        """Is called with what arrived. May raise FrameError."""
 
     def closed(self, reason: str) -> None:
         """Called once, also if the handshake failed."""
@@ -132,7 +132,7 @@ class Channel(asyncio.Protocol):
     # Called by its end.
 
     def send(self, frame: Frame, size: int = 0) -> None:
-        """``size``: of the payload."""
+        """Send a frame. ``size`` is that of the payload."""
         if not self._unsent:
             self._loop.call_soon(self.flush)
         self._unsent.append(frame)

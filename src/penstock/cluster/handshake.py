@@ -56,7 +56,7 @@ class RefusedPeer(Exception):
 
 
 class Handshake:
-    """One side of it. ``done`` after the last message."""
+    """One side of a handshake. ``done`` after the last message."""
 
     def __init__(self, role: Literal["connects", "accepts"], security: LinkSecurity) -> None:
         self._role = role

@@ -38,7 +38,7 @@ class OpenStreams:
         return number
 
     async def _next_piece(self, payload: bytes) -> bytes:
-        """Empty at the end."""
+        """Returns the next piece, which is empty at the end."""
         number = int(payload)
         stream, timer = self._streams.pop(number, (None, None))
         if stream is None or timer is None:
@@ -69,7 +69,7 @@ class OpenStreams:
 
 
 async def _next_of(stream: AsyncIterator[bytes]) -> bytes:
-    """Empty at the end."""
+    """Returns the next piece, which is empty at the end."""
     async for piece in stream:
         if piece:
             return piece

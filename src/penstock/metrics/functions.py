@@ -406,7 +406,7 @@ def _per_time(
 
 
 def _of_series(name: str, apply: Callable[[Environment, TimeSeries], Steps[TimeSeries]]) -> Function:
-    """A series of one; or of each of a list."""
+    """Makes a function of one series work on each series of a list, too."""
 
     def function(given: Environment, value: Value) -> Steps[Value]:
         if not isinstance(value, list):

@@ -201,7 +201,7 @@ def _aged(oldest_s: int | None, end_s: int) -> Bucket | None:
 
 
 def _processing(row: QueueRow) -> Bucket | None:
-    """Only its average is known."""
+    """The processing times of a row, of which only the average is known."""
     return Bucket.of(row.processing_ms / 1000 / row.processed, row.processed) if row.processed else None
 
 

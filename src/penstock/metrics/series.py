@@ -1,7 +1,7 @@
 """A series: the buckets of one metric in one unit, finer for the recent past and coarser for the rest.
 
 A value is added to every level at once, so that nothing has to be rolled up later and values may come late. A level
-is made of chunks of 120 buckets. Of each level one chunk is open, as objects; all others are packed bytes, in memory
+is made of chunks of 120 buckets. Each level has one open chunk, as objects; all others are packed bytes, in memory
 as in the store. So a series of a year takes some hundred kilobytes, and storing it again takes a few chunks.
 """
 
@@ -196,7 +196,7 @@ class Series:
     def read(self, start_s: int, end_s: int, period_s: int) -> Steps[list[Point]]:
         """Buckets of this period, the first of which begins at ``start_s``; those without values are left out.
 
-        Of each time the finest level is taken that still has it and divides the period. In periods of less than a
+        For each time, the finest level is taken that still has it and divides the period. In periods of less than a
         minute, a minute without values of high resolution is one point, at its beginning."""
         # Values may be added at every pause of the reader: it takes what it reads before the first one. Copying the
         # open buckets takes 0.2 ms if they have 100 different values each, and 4 ms if they are full.

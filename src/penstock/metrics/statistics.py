@@ -65,7 +65,7 @@ def _range(kind: str, low: str, low_percent: str, high: str, high_percent: str) 
 
 
 def percentile(bucket: Bucket, percent: float) -> float | None:
-    """The smallest value that so many percent of all values do not exceed."""
+    """The smallest value that this many percent of all values do not exceed."""
     if not bucket.has_distribution or not bucket.count:
         return None
     if percent <= 0 or percent >= 100:  # these are known exactly

@@ -3,8 +3,8 @@
 A change of a state is one commit with its item of the history. What follows from it, the states of composite alarms
 and actions, may be much, and is decided in turns (:meth:`AlarmTable.follow`), in further commits. What is still to
 be decided can be seen from the records: a composite alarm is judged again if an alarm that it looks at has changed
-since, and an alarm whose actions are not decided yet says so (``Alarm.undecided``). So a start goes on where a crash
-has ended it.
+since, and an alarm whose actions are not decided yet says so (``Alarm.undecided``). So a start continues where a
+crash has ended it.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class AlarmTable(Part):
         self._note_config(changed, "Update", wall_ms)
 
     def set_state(self, alarm: Alarm, state: AlarmState, reason: str, reason_data: str | None) -> None:
-        """Then :meth:`follow`."""
+        """Change the state of an alarm. The caller calls :meth:`follow` then."""
         wall_ms = self._shard.clock.wall_ms()
         if alarm.undecided and state != alarm.status.state:  # two changes, and each may have actions
             alarm = self._decide_actions(alarm, wall_ms)

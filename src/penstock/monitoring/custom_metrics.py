@@ -113,7 +113,7 @@ class RenewedTable(Generic[T]):
             self._former.remove(key)
 
     def remove(self, key: str) -> None:
-        """If there is one."""
+        """Remove the record of this key, if there is one."""
         for table in (self._renewed, self._former):
             if table.get(key) is not None:
                 table.remove(key)

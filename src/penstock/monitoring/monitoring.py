@@ -49,7 +49,7 @@ KINDS = (
 
 
 class ShardMonitoring(PartList):
-    """Everything of one shard."""
+    """The alarms, metrics and dashboards of one shard."""
 
     def __init__(self, partition: Partition, monitoring: Monitoring) -> None:
         limits, turns = monitoring.limits, monitoring.turns

@@ -28,7 +28,7 @@ class QueueNamespace:
         self.name = name
 
     def shard(self, query: StatQuery, shards: int) -> int | None:
-        """That of the queue."""
+        """The shard of the queue that the query names."""
         queue = self._queue(query)
         return None if queue is None else shard_of(queue, shards)
 

@@ -143,7 +143,8 @@ class KeysQuestion(ShardQuestion[list[ListedMetric]], frozen=True):
         return max(self._prefix, tuple(self.after or ()))
 
     def is_within(self, key: MetricKey) -> bool:
-        """False if neither this key is wanted nor one beyond it. Of keys beyond where the question begins."""
+        """False if neither this key is wanted nor one beyond it. It may be asked about keys beyond
+        ``begins_beyond`` only."""
         prefix = self._prefix
         return key[: len(prefix)] == prefix
 

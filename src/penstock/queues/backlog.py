@@ -392,7 +392,7 @@ class Backlog(Generic[L]):
         return oldest_ms != NEVER and oldest_ms <= self.expiry_cutoff_ms(now_ms) and not self.complete
 
     def forget_removed(self, durable: int) -> None:
-        """Forget removals up to this commit. Not while a read is under way that may have begun before it."""
+        """Forget removals up to this commit. Does nothing while a read is under way that may have begun before it."""
         order = self._removed_order
         if not self.reading and not self.lookups:
             while order and order[0][0] <= durable:

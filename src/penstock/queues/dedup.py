@@ -52,7 +52,7 @@ class DedupUsage:
         self.total = 0
 
     def check(self, account: str, more: int) -> None:
-        """Raise DedupFull if this account cannot have so many more."""
+        """Raise DedupFull if this account cannot have this many more."""
         used = self.by_account.get(account, 0) + more
         total_max = self._limits.dedup_entries_total_max
         if used > self._limits.dedup_entries_max:
@@ -85,7 +85,7 @@ class DedupMemory:
         return len(self._sends)
 
     def check_room(self, more: int) -> None:
-        """Raise DedupFull if the account cannot have so many more remembered sends."""
+        """Raise DedupFull if the account cannot have this many more remembered sends."""
         self._usage.check(self._account, more)
 
     def find(self, key: bytes, now_ms: int) -> int | None:

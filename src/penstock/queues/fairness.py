@@ -50,7 +50,7 @@ class TenantLane(Lane):
         self.ready += 1
 
     def put_all(self, entries: list[Entry]) -> None:
-        """What a read found, in order of position."""
+        """Put what a read found, in order of position."""
         if entries and (not self.fresh or entries[0].position > self.fresh[-1].position):
             self.fresh.extend(entries)
             self.ready += len(entries)

@@ -218,7 +218,7 @@ class Queue(ABC):
         changes: Changes,
         stored: Stored | None = None,
     ) -> PenstockError | None:
-        """Like :meth:`delete`, but the message stays hidden for so long from now on."""
+        """Like :meth:`delete`, but the message stays hidden for the given time from now on."""
         entry = self.backlog.index.get(receipt.seq) or self._look_up(receipt, now_ms, stored)
         refusal = self._refuse_change(receipt, entry)
         if refusal is not None:

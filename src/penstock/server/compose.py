@@ -270,7 +270,7 @@ class Parts:
         self.health.done(_LOADING)
 
     async def start_over(self) -> None:
-        """Forget everything, as a restart does that stores nothing. For tests."""
+        """Forget everything, as a restart does that stores nothing. It is for tests."""
         assert isinstance(self.site, MemorySite), "a test clock needs memory"
         indexes = list(self.broker.owned)
         for index in indexes:

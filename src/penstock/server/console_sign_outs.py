@@ -91,7 +91,7 @@ class ShardSignOuts(Part):
 
 
 class EndedSessions:
-    """Those of all shards."""
+    """The ended sessions of the console, in all shards."""
 
     def __init__(self, broker: Broker) -> None:
         """Must be made before the first shard of the broker is opened."""

@@ -66,7 +66,8 @@ class ConsoleStreams:
         return sum(len(streams) for each, streams in self._open.items() if account in (None, each.account))
 
     def _who_gives_way(self, viewer: Viewer) -> Viewer | None:
-        """Who has so many more streams than this viewer that it still has as many with one fewer."""
+        """The viewer that gives up a stream for this one: that with most, if it then still has as many as this
+        one."""
         accounts = {each.account: self._count(each.account) for each in self._open}
         account = max(accounts, key=accounts.__getitem__)
         if accounts[account] <= accounts.get(viewer.account, 0) + 1:
@@ -77,7 +78,7 @@ class ConsoleStreams:
         return None if fewer else most
 
     def _begin(self, viewer: Viewer) -> Ending | None:
-        """None: there is no place."""
+        """Begins a stream; None if there is no place."""
         if self.is_full(viewer):
             return None
         if self._count() >= _STREAMS_MAX and (other := self._who_gives_way(viewer)) is not None:

@@ -29,7 +29,7 @@ class ServiceManager:
         self._send(f"READY=1\nSTATUS={status}")
 
     def reloading(self) -> None:
-        """``ready`` has to follow."""
+        """Report that the server reloads. ``ready`` has to follow."""
         self._send(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self) -> None:

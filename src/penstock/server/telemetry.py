@@ -81,7 +81,7 @@ class Telemetry:
                 waiting.cancel()
 
     def close(self) -> None:
-        """Export what is left. In a thread, because it may take some seconds."""
+        """Export what is left. Runs in a thread, because it may take some seconds."""
         self._traces.shutdown()
         self._metrics.shutdown()
 
@@ -142,7 +142,7 @@ class Telemetry:
 
 
 def _export_s() -> float:
-    """How often metrics are exported."""
+    """How often metrics are exported, in seconds."""
     try:
         return float(os.environ["OTEL_METRIC_EXPORT_INTERVAL"]) / 1000
     except (KeyError, ValueError):

@@ -26,7 +26,7 @@ _CLEANUP_S = 1.0  # looking at all callers takes milliseconds
 
 
 def _cost_s(work_s: float, interval_s: float) -> float:
-    """How much of a caller's time is used up by computing for so long."""
+    """How much of a caller's time is used up by computing for the given time."""
     return work_s * min(interval_s / WORK_S, WAIT_MAX)
 
 
@@ -65,7 +65,7 @@ class Throttle:
             self._used_up_s[name] -= self._interval_s
 
     def worked(self, caller: str, seconds: float, now_s: float) -> None:
-        """An accepted request has computed for so long, and ends. It may have been forgotten meanwhile."""
+        """Records how long an accepted request has computed when it ends. It may have been forgotten meanwhile."""
         if caller not in self._used_up_s and len(self._used_up_s) >= self._callers_max:
             caller = self._name_if_full(caller, now_s)
         used_up_s = max(self._used_up_s.get(caller, now_s), now_s)

@@ -283,7 +283,7 @@ class Changes:
         self.counts.pop(queue, None)
 
     def forget_sends(self, queue: int, upto: int, rows: int) -> None:
-        """A queue forgets its remembered sends up to a seq, so many of them."""
+        """Let a queue forget its remembered sends up to a seq. ``rows`` is how many they are."""
         self.dedup_forgotten[queue] = upto
         self.forgotten_rows += rows
 

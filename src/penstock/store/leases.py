@@ -49,10 +49,10 @@ class Leases(Protocol):
     def register(
         self, id: str, address: str, version: str, *, proof: bytes, is_draining: bool, valid_ms: int
     ) -> None:
-        """Become alive for so long, under an id that was never used before."""
+        """Become alive for the given time, under an id that was never used before."""
 
     def renew(self, id: str, *, valid_ms: int, remove_expired: bool) -> ClusterView | None:
-        """Stay alive for so long from now; ``remove_expired``: remove the rows of nodes that did not.
+        """Stay alive for the given time from now; ``remove_expired``: remove the rows of nodes that did not.
 
         None: this node was removed; it owns nothing any more and has to register under a new id."""
 

@@ -375,7 +375,7 @@ class MemoryStore:
 
 
 def _within(rows: Iterable[EntryRow], content_bytes_max: int) -> Iterator[EntryRow]:
-    """Contents up to about so many bytes; without one beyond."""
+    """Yields the rows, with contents up to about this many bytes; those beyond have no content."""
     for row in rows:
         if content_bytes_max <= 0:
             yield row._replace(content=None)
@@ -399,7 +399,7 @@ class MemorySite:
         return self._stores[index]
 
     def forget(self) -> None:
-        """All that is stored. No shard is open."""
+        """Forget all that is stored. No shard may be open."""
         self._stores = [MemoryStore() for _ in range(self.shards)]
 
     def close(self) -> None: ...

@@ -264,8 +264,8 @@ class InProcessBroker(QueueAssertions):
 
 @contextmanager
 def _plain_imports() -> Iterator[None]:
-    """pytest compiles all modules of a distribution with a plugin, to rewrite their assertions. For a whole server
-    that takes a second."""
+    """pytest compiles all modules of a distribution with a plugin, to rewrite their assertions. Doing so for a
+    whole server takes a second."""
     finders = [each for each in sys.meta_path if type(each).__module__ == "_pytest.assertion.rewrite"]
     sys.meta_path[:] = [each for each in sys.meta_path if each not in finders]
     try:
@@ -283,7 +283,12 @@ def _boto3_session() -> Any:
 
 
 class BrokerClock:
-    """The clock of a broker. All its accounts and queues share it."""
+    """The clock of a broker. All its accounts and queues share it.
+
+    For example:
+
+        broker.clock.advance(minutes=5)
+    """
 
     def __init__(self, broker: InProcessBroker) -> None:
         """Made by the broker: ``broker.clock``.

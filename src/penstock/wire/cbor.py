@@ -156,7 +156,7 @@ class _ItemReader:
         self.at = 0
 
     def item(self) -> Steps[Any]:
-        """The next item with all that is in it. Without recursion, so that it can pause wherever it is."""
+        """The next item with all that is in it. It uses no recursion, so that it can pause wherever it is."""
         around: list[_Open] = []
         for number in count(1):
             if number % _ITEMS_PER_STEP == 0:

@@ -46,7 +46,7 @@ class Subject(NamedTuple):
 
     @property
     def holder(self) -> PolicyHolder:
-        """Root has no policies."""
+        """The user or role that has the policies. Raises CredentialsError for root, which has none."""
         if isinstance(self.owner, Account):
             raise CredentialsError("the root of an account has no policies: it may do everything in it")
         return self.owner

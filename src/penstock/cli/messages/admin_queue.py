@@ -146,6 +146,10 @@ _FILTERS = (
     click.option("--source", metavar="QUEUE", help="Only dead letters of this queue."),
     click.option("--older-than", type=DURATION, metavar="AGE", help="Only sent longer ago: 15m, 2h, 4d."),
     click.option("--younger-than", type=DURATION, metavar="AGE", help="Only sent since then."),
-    click.option("--min-receives", type=click.IntRange(0), metavar="N", help="Only received as often."),
-    click.option("--max-receives", type=click.IntRange(0), metavar="N", help="Only received not more often."),
+    click.option(
+        "--min-receives", type=click.IntRange(0), metavar="N", help="Only messages received at least N times."
+    ),
+    click.option(
+        "--max-receives", type=click.IntRange(0), metavar="N", help="Only messages received at most N times."
+    ),
 )

@@ -29,7 +29,7 @@ _POLL_S_MAX = 20  # of one ReceiveMessage
 def command() -> None:
     """Send, receive, look at and change messages.
 
-    QUEUE is a name, a URL or an ARN. ls, peek, get and trace change nothing, and do not count as a receive: they,
+    QUEUE is a name, a URL or an ARN. ls, peek, show and trace change nothing, and do not count as a receive: they,
     and all changes of a message, need Penstock. send and receive work with Amazon SQS, too.
 
     \b

@@ -40,7 +40,7 @@ _WIDTH = 200
 )
 @click.option(
     "--lines", "-n", "count", type=click.IntRange(0, _LAST_MAX), default=10, show_default=True,
-    help="So many of the last messages.",
+    help="Number of last messages to print.",
 )  # fmt: skip
 @with_filter
 @click.option("--full", is_flag=True, help="Print whole bodies.")

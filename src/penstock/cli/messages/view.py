@@ -65,7 +65,7 @@ _TIMES = ("sent_at", "enqueued_at", "visible_at", "first_received_at", "expires_
 
 
 def _since(message: Json) -> str:
-    """When it was sent is a part of the content."""
+    """The time to show. When a message was sent is a part of its content, which may be unreadable."""
     return "enqueued_at" if "unreadable" in message else "sent_at"
 
 

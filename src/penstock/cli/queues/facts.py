@@ -1,7 +1,7 @@
 """What is known about queues, in the words of the admin API.
 
-Penstock knows it exactly. Of Amazon SQS, and for users who may not use the admin API, it is what the actions of SQS
-tell: approximate counts, and neither ages nor rates.
+Penstock knows it exactly. For Amazon SQS, and for users who may not use the admin API, they are what the actions of
+SQS tell: approximate counts, and neither ages nor rates.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def list_queues(
     descending: bool = False,
     page: int | None = None,
 ) -> Iterator[Json]:
-    """``kind``: standard, fifo, dlq. ``page``: so many are needed, more are read if they are."""
+    """``kind``: standard, fifo, dlq. ``page``: how many are needed; more are read if they are."""
     if target.uses_admin:
         query: Json = {
             "prefix": prefix or None,
@@ -65,7 +65,7 @@ def list_queues(
 
 
 def queue_facts(target: Target, queue: str) -> Json:
-    """Also attributes, tags, and the queues of which it is the dead-letter queue."""
+    """The facts of a queue, with its attributes, tags, and the queues of which it is the dead-letter queue."""
     if target.uses_admin:
         query = {"account": queue_account(queue)}
         try:

@@ -163,7 +163,7 @@ def _live(view: _View, interval: float) -> None:
 
 @contextmanager
 def _keys() -> Iterator[Callable[[float], str]]:
-    """Yields what waits for a key for so many seconds: the key, or nothing."""
+    """Yields what waits for a key for this many seconds, and returns the key, or nothing."""
     if not sys.stdin.isatty():
 
         def no_keys(seconds: float) -> str:

@@ -34,8 +34,9 @@ _PAUSE_S_MAX = 2.0
 def command(target: Target, queue: str | None, empty: bool, messages: int | None, timeout: float) -> None:
     """Wait until a server is ready, or until a queue exists, is empty, or has messages.
 
-    A server that does not answer yet is asked again. Exit code 0: it is so. 1: it is not so within the timeout, or
-    the server refuses to answer. Counts of Amazon SQS are approximate: an empty queue may be reported a minute early.
+    A server that does not answer yet is asked again. Exit code 0: the condition holds. 1: it did not hold within
+    the timeout, or the server refused to answer. Counts of Amazon SQS are approximate: an empty queue may be
+    reported a minute early.
 
     \b
     Examples:

@@ -54,9 +54,11 @@ _EXIT_CODES = {PROBLEM: 3, WARNING: 1, HINT: 0}
     default="5m",
     metavar="AGE",
     show_default=True,
-    help="From this age on a message is late.",
+    help="Messages older than this are late.",
 )
-@click.option("--receives", default=5, show_default=True, help="So many receives of a message are too many.")
+@click.option(
+    "--receives", default=5, show_default=True, help="Report messages that were received at least this often."
+)
 @with_target
 @click.pass_context
 def command(
@@ -70,9 +72,9 @@ def command(
 ) -> None:
     """Find what is wrong with queues and the server, and say what to change.
 
-    Looking changes nothing. On Amazon SQS only the settings of queues and their counts can be looked at.
+    Looking changes nothing. On Amazon SQS only the settings of queues and their counts can be checked.
 
-    Exit codes: 0 fine, or only hints; 1 warnings; 3 problems, or the server cannot be looked at.
+    Exit codes: 0 fine, or only hints; 1 warnings; 3 problems, or the server cannot be checked.
 
     \b
     Examples:

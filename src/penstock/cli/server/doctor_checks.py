@@ -54,7 +54,7 @@ class QueueFacts(NamedTuple):
 
     @property
     def dead_letter_queue(self) -> str | None:
-        """Its ARN."""
+        """The ARN of the dead-letter queue, if there is one."""
         policy = self.attributes.get("RedrivePolicy")
         return str(json.loads(policy)["deadLetterTargetArn"]) if policy else None
 

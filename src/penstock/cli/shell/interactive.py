@@ -149,8 +149,8 @@ class Shell:
             raise Failure("this is the shell")
         if name in SHELL_COMMANDS:
             raise Failure(
-                f'"{name}" takes no arguments: it is about the queue of "use" and the message of "id". With '
-                f"arguments, use {SHELL_COMMANDS[name].replace('penstock ', '')}"
+                f'"{name}" takes no arguments: it acts on the queue chosen with "use" and the message chosen with '
+                f'"id". To name them, use {SHELL_COMMANDS[name].replace("penstock ", "")}'
             )
         words = [*_group_of(main, name), name, *arguments]
         main.main(words, prog_name="penstock", standalone_mode=False, obj=self._target)

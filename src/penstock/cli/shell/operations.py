@@ -279,6 +279,6 @@ def not_found(id: str) -> Breakdown:
 
 
 def _payload(name: str) -> dict[str, Any]:
-    """DynamoMQ's test payload."""
+    """The payload of DynamoMQ's test messages."""
     items = [{"SKU": f"Item-{number}", "is_packed": True} for number in (1, 2, 3)]
     return {"id": name, "items": items, **{f"data_{number}": f"Data {number}" for number in (1, 2, 3)}}

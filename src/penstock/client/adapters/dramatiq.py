@@ -57,7 +57,7 @@ class DramatiqBroker(Broker):
             self.emit_after("declare_queue", queue_name)
 
     def enqueue(self, message: Message, *, delay: int | None = None) -> Message:
-        """``delay``: milliseconds, of any length."""
+        """Send a message. ``delay`` is in milliseconds, and of any length."""
         url = self._url(message.queue_name)
         self.emit_before("enqueue", message, delay)
         self._client.send_message(url, message.encode().decode(), **delay_options((delay or 0) / 1000))
@@ -68,7 +68,7 @@ class DramatiqBroker(Broker):
         return _Consumer(self._client, self._client_options, self._url(queue_name), prefetch, timeout / 1000)
 
     def flush(self, queue_name: str) -> None:
-        """SQS: once a minute."""
+        """Purge the queue, which SQS allows once a minute."""
         self._client.purge_queue(self._url(queue_name))
 
     def flush_all(self) -> None:

@@ -76,7 +76,7 @@ class Received:
         self.error: BaseException | None = None
 
     def raise_outcome(self) -> None:
-        """What it means for the consumer; returns if the message is done."""
+        """Raises what the outcome means for the consumer; returns if the message is done."""
         match self.decision:
             case AckStatus.ACKED:
                 return
@@ -90,7 +90,8 @@ class Received:
 
 
 class FastStreamMessage(StreamMessage[Received]):
-    """``nack``: again, after so many seconds or as the retry policy says. ``reject``: to the dead-letter queue."""
+    """``nack``: it is delivered again, after this many seconds or as the retry policy says. ``reject``: to the
+    dead-letter queue."""
 
     async def ack(self) -> None:
         await super().ack()

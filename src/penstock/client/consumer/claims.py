@@ -65,7 +65,7 @@ class HeldClaims:
         self._set_end(claim, now + self._processing_s_max)
 
     def extend(self, claim: Claim, seconds: float, now: float) -> None:
-        """The handler needs at least so many more seconds."""
+        """The handler needs at least this many more seconds."""
         self._set_end(claim, max(claim.end_at, now + seconds))
         if claim.until < now + seconds and not self._heartbeat:
             claim.wanted_s = seconds

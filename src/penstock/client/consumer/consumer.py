@@ -59,8 +59,10 @@ class Call:
 class Consumer:
     """Receives the messages of one queue and calls a handler for each, or for batches of them.
 
-    async with Client() as client:
-        await Consumer(client, "orders", handle).run()
+    For example:
+
+        async with Client() as client:
+            await Consumer(client, "orders", handle).run()
     """
 
     def __init__(

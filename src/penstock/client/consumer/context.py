@@ -24,6 +24,11 @@ class MessageContext:
     hidden. ``claim_lost`` is set when a message is not this worker's any more, or has to be returned: a handler in a
     thread should look at it and end, since nothing that it does counts any more. An ``async`` handler is cancelled.
     ``is_duplicate`` is set when the handler was not called, because an earlier delivery was handled.
+
+        @app.handler("orders")
+        async def handle(order: Order, context: MessageContext) -> None:
+            if context.attempt > 1:
+                log.warning("order %s is tried again", context.message.message_id)
     """
 
     def __init__(
@@ -89,8 +94,8 @@ class MessageContext:
 
         SQS keeps a message hidden for twelve hours in all.
 
-        :param seconds: The deadline is at least so many seconds from now.
-        :raises ValueError: ``seconds`` is not more than 0.
+        :param seconds: The deadline is at least this many seconds from now. :raises ValueError: ``seconds`` is not
+        more than 0.
         """
         if not seconds > 0:
             raise ValueError(f"invalid value {seconds} for seconds: expected more than 0")

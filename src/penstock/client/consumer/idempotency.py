@@ -1,7 +1,7 @@
 """Handles each message once, although a queue may deliver it more often: keys of what was done, in a store.
 
-A key is in progress while its handler runs, under a lease that is renewed, and done afterwards, with the result. A
-delivery whose key is done is not handled; one whose key is in progress elsewhere comes back when that lease ends. A
+A key is in progress while its handler runs, for a time that is renewed, and done afterwards, with the result. A
+delivery whose key is done is not handled; one whose key is in progress elsewhere comes back when that time ends. A
 crash between the work of a handler and the note that it is done leaves the work to be repeated: what must not happen
 twice in that case belongs into one transaction with the work.
 """
@@ -24,12 +24,12 @@ from penstock.client.queue_names import queue_name
 log = logging.getLogger("penstock.worker")
 
 _DAY_S = 86_400.0
-_LEASE_S_MIN = 1.0
+_BUSY_S_MIN = 1.0
 _RESULT_BYTES_MAX = 64 * 1024
 
 
 class Busy(NamedTuple):
-    """Another delivery is being handled, for so long at most unless its lease is renewed."""
+    """Another delivery is being handled. It keeps the key for at most ``for_s`` seconds, unless it renews it."""
 
     for_s: float
 
@@ -44,24 +44,30 @@ class IdempotencyStore(Protocol):
     """Where the keys of handled messages are kept. Write one to keep them elsewhere.
 
     ``owner`` is one call of a handler. All methods but ``begin`` change nothing for another owner.
+
+        class MyKeys:
+            async def begin(self, key: str, owner: str, busy_s: float) -> Busy | Finished | None: ...
+            async def renew(self, key: str, owner: str, busy_s: float) -> bool: ...
+            async def finish(self, key: str, owner: str, result: bytes | None, keep_s: float) -> None: ...
+            async def release(self, key: str, owner: str) -> None: ...
     """
 
-    async def begin(self, key: str, owner: str, lease_s: float) -> Busy | Finished | None:
+    async def begin(self, key: str, owner: str, busy_s: float) -> Busy | Finished | None:
         """Take a key, unless another call has it or has finished it.
 
         :param key: The key of the message.
         :param owner: The call.
-        :param lease_s: How many seconds the key is the owner's.
+        :param busy_s: How many seconds the key is the owner's.
         :returns: None if the key is the owner's now, else who has it or what the result was.
         """
 
-    async def renew(self, key: str, owner: str, lease_s: float) -> bool:
+    async def renew(self, key: str, owner: str, busy_s: float) -> bool:
         """Keep a key for longer.
 
         :param key: The key of the message.
         :param owner: The call.
-        :param lease_s: How many seconds the key is the owner's from now on.
-        :returns: False if the lease had ended and another owner has the key.
+        :param busy_s: How many seconds the key is the owner's from now on.
+        :returns: False if the time had ended and another owner has the key.
         """
 
     async def finish(self, key: str, owner: str, result: bytes | None, keep_s: float) -> None:
@@ -84,8 +90,10 @@ class IdempotencyStore(Protocol):
 class Idempotency:
     """Middleware that handles each message once, although it may be delivered several times.
 
-    @app.handler("orders", idempotency=Idempotency(SqliteKeys("keys.db")))
-    async def handle(order: Order) -> None: ...
+    For example:
+
+        @app.handler("orders", idempotency=Idempotency(SqliteKeys("keys.db")))
+        async def handle(order: Order) -> None: ...
     """
 
     def __init__(
@@ -119,15 +127,15 @@ class Idempotency:
             return await call_next()  # the body cannot be read, and no key be found
         key = f"{queue_name(context.queue)}/{self._key(context)}"
         owner = uuid4().hex
-        # Half of the visibility timeout: after a crash the lease ends before the message is delivered again.
-        lease_s = max(_LEASE_S_MIN, context.visibility_timeout / 2)
-        found = await self._store.begin(key, owner, lease_s)
+        # Half of the visibility timeout: after a crash the time ends before the message is delivered again.
+        busy_s = max(_BUSY_S_MIN, context.visibility_timeout / 2)
+        found = await self._store.begin(key, owner, busy_s)
         if isinstance(found, Finished):
             context.is_duplicate = True
             return None if found.result is None else msgspec.json.decode(found.result)
         if found is not None:
             raise Retry(after=max(1.0, found.for_s))
-        renewing = asyncio.create_task(self._renew(key, owner, lease_s))
+        renewing = asyncio.create_task(self._renew(key, owner, busy_s))
         try:
             result = await call_next()
         except BaseException:
@@ -140,11 +148,11 @@ class Idempotency:
             await self._finish(key, owner, result)
         return result
 
-    async def _renew(self, key: str, owner: str, lease_s: float) -> None:
+    async def _renew(self, key: str, owner: str, busy_s: float) -> None:
         while True:
-            await asyncio.sleep(lease_s / 3)
+            await asyncio.sleep(busy_s / 3)
             try:
-                if not await self._store.renew(key, owner, lease_s):
+                if not await self._store.renew(key, owner, busy_s):
                     log.warning("another worker took a key over while its handler runs", extra={"key": key})
                     return
             except Exception as error:
@@ -162,7 +170,10 @@ class Idempotency:
         try:
             await asyncio.shield(self._store.release(key, owner))
         except Exception as error:
-            log.warning("cannot release a key: its lease ends", extra={"key": key, "reason": str(error)})
+            log.warning(
+                "cannot release a key: it is free when its time ends",
+                extra={"key": key, "reason": str(error)},
+            )
 
 
 def _message_id(context: MessageContext) -> str:

@@ -32,7 +32,13 @@ class _Key(NamedTuple):
 
 
 class MemoryKeys:
-    """Keeps keys in the memory of this process."""
+    """Keeps keys in the memory of this process.
+
+    For example:
+
+        @app.handler("orders", idempotency=Idempotency(MemoryKeys()))
+        async def handle(order: Order) -> None: ...
+    """
 
     def __init__(self, *, keys_max: int = 100_000, clock: Callable[[], float] = time.time) -> None:
         """Start without keys.
@@ -44,24 +50,28 @@ class MemoryKeys:
         self._keys_max = keys_max
         self._clock = clock
 
-    async def begin(self, key: str, owner: str, lease_s: float) -> Busy | Finished | None:
+    async def begin(self, key: str, owner: str, busy_s: float) -> Busy | Finished | None:
+        """Take a key: see :meth:`IdempotencyStore.begin`."""
         now_s, found = self._clock(), self._keys.get(key)
         if found is not None and found.until_s > now_s:
             return Finished(found.result) if found.owner is None else Busy(found.until_s - now_s)
-        self._put(key, _Key(now_s + lease_s, owner))
+        self._put(key, _Key(now_s + busy_s, owner))
         return None
 
-    async def renew(self, key: str, owner: str, lease_s: float) -> bool:
+    async def renew(self, key: str, owner: str, busy_s: float) -> bool:
+        """Keep a key for longer: see :meth:`IdempotencyStore.renew`."""
         if not self._is_of(key, owner):
             return False
-        self._put(key, _Key(self._clock() + lease_s, owner))
+        self._put(key, _Key(self._clock() + busy_s, owner))
         return True
 
     async def finish(self, key: str, owner: str, result: bytes | None, keep_s: float) -> None:
+        """Mark a key as done: see :meth:`IdempotencyStore.finish`."""
         if self._is_of(key, owner):
             self._put(key, _Key(self._clock() + keep_s, None, result))
 
     async def release(self, key: str, owner: str) -> None:
+        """Give a key back: see :meth:`IdempotencyStore.release`."""
         if self._is_of(key, owner):
             del self._keys[key]
 
@@ -91,7 +101,13 @@ _BUSY_S = 10.0
 
 
 class SqliteKeys:
-    """Keeps keys in an SQLite file, which all processes of a machine can share."""
+    """Keeps keys in an SQLite file, which all processes of a machine can share.
+
+    For example:
+
+        @app.handler("orders", idempotency=Idempotency(SqliteKeys("keys.db")))
+        async def handle(order: Order) -> None: ...
+    """
 
     def __init__(self, path: str | Path, *, clock: Callable[[], float] = time.time) -> None:
         """Open the file. If there is none it is created, for the user of this process alone.
@@ -108,20 +124,24 @@ class SqliteKeys:
         self._database.execute("PRAGMA synchronous = FULL")
         self._database.executescript(_SCHEMA)
 
-    async def begin(self, key: str, owner: str, lease_s: float) -> Busy | Finished | None:
-        return await asyncio.to_thread(self._begin, key, owner, lease_s)
+    async def begin(self, key: str, owner: str, busy_s: float) -> Busy | Finished | None:
+        """Take a key: see :meth:`IdempotencyStore.begin`."""
+        return await asyncio.to_thread(self._begin, key, owner, busy_s)
 
-    async def renew(self, key: str, owner: str, lease_s: float) -> bool:
+    async def renew(self, key: str, owner: str, busy_s: float) -> bool:
+        """Keep a key for longer: see :meth:`IdempotencyStore.renew`."""
         statement = "UPDATE idempotency_keys SET until_s = ? WHERE key = ? AND owner = ?"
-        return await self._change(statement, self._clock() + lease_s, key, owner)
+        return await self._change(statement, self._clock() + busy_s, key, owner)
 
     async def finish(self, key: str, owner: str, result: bytes | None, keep_s: float) -> None:
+        """Mark a key as done: see :meth:`IdempotencyStore.finish`."""
         statement = (
             "UPDATE idempotency_keys SET owner = NULL, result = ?, until_s = ? WHERE key = ? AND owner = ?"
         )
         await self._change(statement, result, self._clock() + keep_s, key, owner)
 
     async def release(self, key: str, owner: str) -> None:
+        """Give a key back: see :meth:`IdempotencyStore.release`."""
         await self._change("DELETE FROM idempotency_keys WHERE key = ? AND owner = ?", key, owner)
 
     def close(self) -> None:
@@ -129,7 +149,7 @@ class SqliteKeys:
         with self._lock:
             self._database.close()
 
-    def _begin(self, key: str, owner: str, lease_s: float) -> Busy | Finished | None:
+    def _begin(self, key: str, owner: str, busy_s: float) -> Busy | Finished | None:
         now_s = self._clock()
         with self._lock, self._database:
             self._database.execute("BEGIN IMMEDIATE")
@@ -147,7 +167,7 @@ class SqliteKeys:
             )
             self._database.execute(
                 "INSERT OR REPLACE INTO idempotency_keys VALUES (?, ?, ?, NULL)",
-                (key, now_s + lease_s, owner),
+                (key, now_s + busy_s, owner),
             )
             return None
 
@@ -190,7 +210,12 @@ return redis.call('DEL', KEYS[1])
 class RedisKeys:
     """Keeps keys in Redis, for workers on several machines (``pip install 'penstock-mq[redis]'``).
 
-    RedisKeys(redis.asyncio.Redis.from_url("redis://127.0.0.1"))
+    For example:
+
+        keys = RedisKeys(redis.asyncio.Redis.from_url("redis://127.0.0.1"))
+
+        @app.handler("orders", idempotency=Idempotency(keys))
+        async def handle(order: Order) -> None: ...
     """
 
     def __init__(self, client: Redis, *, prefix: str = "penstock:idempotency:") -> None:
@@ -202,9 +227,10 @@ class RedisKeys:
         self._client: Any = client
         self._prefix = prefix
 
-    async def begin(self, key: str, owner: str, lease_s: float) -> Busy | Finished | None:
+    async def begin(self, key: str, owner: str, busy_s: float) -> Busy | Finished | None:
+        """Take a key: see :meth:`IdempotencyStore.begin`."""
         name = self._prefix + key
-        while not await self._client.set(name, f"o{owner}", nx=True, px=_ms(lease_s)):
+        while not await self._client.set(name, f"o{owner}", nx=True, px=_ms(busy_s)):
             found, left_ms = await self._client.get(name), await self._client.pttl(name)
             if found is None or left_ms < 0:
                 continue  # its time is over
@@ -214,14 +240,17 @@ class RedisKeys:
             return Finished(value[1:] if value[:1] == b"r" else None)
         return None
 
-    async def renew(self, key: str, owner: str, lease_s: float) -> bool:
-        return bool(await self._client.eval(_RENEW, 1, self._prefix + key, owner, _ms(lease_s)))
+    async def renew(self, key: str, owner: str, busy_s: float) -> bool:
+        """Keep a key for longer: see :meth:`IdempotencyStore.renew`."""
+        return bool(await self._client.eval(_RENEW, 1, self._prefix + key, owner, _ms(busy_s)))
 
     async def finish(self, key: str, owner: str, result: bytes | None, keep_s: float) -> None:
+        """Mark a key as done: see :meth:`IdempotencyStore.finish`."""
         value = b"d" if result is None else b"r" + result
         await self._client.eval(_FINISH, 1, self._prefix + key, owner, value, _ms(keep_s))
 
     async def release(self, key: str, owner: str) -> None:
+        """Give a key back: see :meth:`IdempotencyStore.release`."""
         await self._client.eval(_RELEASE, 1, self._prefix + key, owner)
 
 

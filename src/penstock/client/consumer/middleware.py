@@ -35,7 +35,9 @@ async def call_through(middleware: Sequence[Middleware], context: MessageContext
 async def log_handled(context: MessageContext, call_next: CallNext) -> Any:
     """Middleware that logs a line for each call: how long it took, or why it failed. Bodies are never logged.
 
-    A worker uses it unless ``log_messages`` is False.
+    A worker uses it unless ``log_messages`` is False. A consumer uses it if it is given:
+
+        consumer = Consumer(client, "orders", handle, middleware=[log_handled])
 
     :param context: The context of the message.
     :param call_next: The handler, or the next middleware.

@@ -41,7 +41,12 @@ class Retry(Exception):
 
 
 class GiveUp(Exception):
-    """Raised by a handler if further attempts are useless. The message goes to the dead-letter queue at once."""
+    """Raised by a handler if further attempts are useless. The message goes to the dead-letter queue at once.
+
+    For example:
+
+        raise GiveUp("there is no such customer")
+    """
 
     def __init__(self, reason: str = "") -> None:
         """Say why.
@@ -58,6 +63,8 @@ Backoff = Callable[[int], float]
 @dataclass(frozen=True)
 class Constant:
     """A backoff with the same pause after every attempt.
+
+        app = Worker(retry=RetryPolicy(backoff=Constant(30)))
 
     :param seconds: The pause.
     """
@@ -122,12 +129,11 @@ class RetryPolicy:
 
         RetryPolicy(by_type={ValueError: GIVE_UP, TimeoutError: Constant(30)}, attempts_max=8)
 
-    :param backoff: The pause after each attempt. By default :class:`Exponential` with its defaults.
-    :param by_type: Another pause, or ``GIVE_UP``, for some exceptions; the nearest base class counts. Empty by
-        default. A :class:`DecodeError` is given up unless it is named here.
-    :param attempts_max: After so many attempts the message is given up; None (the default): only the
-        ``maxReceiveCount`` of the queue decides.
-    :raises ValueError: ``attempts_max`` is less than 1.
+    :param backoff: The pause after each attempt. By default :class:`Exponential` with its defaults. :param by_type:
+    Another pause, or ``GIVE_UP``, for some exceptions; the nearest base class counts. Empty by default. A
+    :class:`DecodeError` is given up unless it is named here. :param attempts_max: How many attempts there are
+    before the message is given up; None (the default): only the ``maxReceiveCount`` of the queue decides. :raises
+    ValueError: ``attempts_max`` is less than 1.
     """
 
     backoff: Backoff = field(default_factory=Exponential)

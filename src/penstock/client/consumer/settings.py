@@ -13,30 +13,38 @@ _WAIT_S_MAX = 20  # SQS
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumerSettings:
-    """How a queue is consumed. Times are in seconds. A value that cannot be used raises ValueError."""
+    """How a queue is consumed: keyword arguments of :class:`Worker`, of its handlers and of :class:`Consumer`.
+
+    Times are in seconds.
+
+        app = Worker(concurrency=20, processing_s_max=600)
+
+    :raises ValueError: A value is invalid.
+    """
 
     concurrency: int = 10
-    """How many calls of the handler run at the same time."""
+    """How many calls of the handler run at the same time; 10 by default."""
     prefetch: int = 10
-    """How many messages may wait here for each of these calls, if they can be begun within two seconds."""
+    """How many messages may wait here for each of these calls, if they can be begun within two seconds. By default
+    10."""
     visibility_timeout: int | None = None
-    """How long messages are hidden without a heartbeat; None: as the queue says."""
+    """How long messages are hidden without a heartbeat; None (the default): as the queue says."""
     heartbeat: bool = True
-    """Whether messages are kept hidden for longer than that while they wait or are handled."""
+    """Whether messages are kept hidden for longer than that while they wait or are handled; True by default."""
     processing_s_max: float = 3600.0
-    """How long one call may take, unless it asks for more."""
+    """How long one call may take, unless it asks for more; 3,600 seconds by default."""
     retry: RetryPolicy = field(default_factory=RetryPolicy)
-    """What follows a failure."""
+    """What follows a failure; :class:`RetryPolicy` with its defaults by default."""
     delete_on_give_up: bool = False
-    """Whether messages that are given up are deleted, instead of sent to the dead-letter queue."""
+    """Whether messages that are given up are deleted, instead of sent to the dead-letter queue; False by default."""
     batch_size: int | None = None
-    """The handler gets lists of up to so many messages; None: one message."""
+    """The handler gets lists of up to this many messages; None (the default): one message."""
     batch_wait_s: float = 0.0
-    """How long a batch waits to become full; not on FIFO queues."""
+    """How long a batch waits to become full; not on FIFO queues. 0 by default."""
     wait_time_seconds: int = 20
-    """How long the server waits for messages before it answers that there are none."""
+    """How long the server waits for messages before it answers that there are none; 20 by default."""
     poll_interval_s: float = 0.0
-    """The pause after a receive that found nothing."""
+    """The pause after a receive that found nothing; 0 by default."""
 
     def __post_init__(self) -> None:
         seconds, size = self.visibility_timeout, self.batch_size

@@ -26,6 +26,8 @@ class Tracing:
     """Middleware that makes a span of OpenTelemetry for each call, in the trace that the message was sent in.
 
     It needs ``pip install 'penstock-mq[otel]'``, and an SDK that exports spans.
+
+        app = Worker(middleware=[Tracing()])
     """
 
     def __init__(self, tracer: Tracer | None = None) -> None:

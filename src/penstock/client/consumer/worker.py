@@ -43,10 +43,12 @@ class Registered(NamedTuple):
 class Worker:
     """An application of handlers, each for one queue. ``penstock worker`` runs it, or :meth:`run`.
 
-    app = Worker(concurrency=20)
+    For example:
 
-    @app.handler("orders")
-    async def handle(order: Order) -> None: ...
+        app = Worker(concurrency=20)
+
+        @app.handler("orders")
+        async def handle(order: Order) -> None: ...
     """
 
     def __init__(

@@ -172,7 +172,7 @@ class BlockingNetwork:
 
 
 def _permits(count: int) -> SimpleQueue[None]:
-    """A semaphore; that of ``threading`` costs ten times as much."""
+    """Makes a semaphore; that of ``threading`` costs ten times as much."""
     permits: SimpleQueue[None] = SimpleQueue()
     for _ in range(count):
         permits.put(None)

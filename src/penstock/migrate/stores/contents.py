@@ -25,7 +25,7 @@ class ContentMover:
         """The keys of ``key_version`` records that the contents need which were encrypted again."""
 
     def plain(self, seq: int, content: bytes) -> bytes:
-        """Raises StoreRefused."""
+        """Decrypts a content. Raises StoreRefused."""
         if self._cipher is None:
             return content
         try:

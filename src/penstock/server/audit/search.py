@@ -248,7 +248,7 @@ class _Lines:
 
 
 def _older(path: Path) -> list[Path]:
-    """The oldest first."""
+    """The rotated files, the oldest first."""
     found = []
     for each in path.parent.iterdir() if path.parent.is_dir() else ():
         if each.name.startswith(path.name) and (number := _NUMBERED.fullmatch(each.name[len(path.name) :])):

@@ -183,7 +183,8 @@ class Connection(asyncio.Protocol):
     # Called by the listener.
 
     def expire(self) -> None:
-        """The deadline has passed."""
+        """Act on a deadline that has passed: close the connection, or respond that a request did not arrive in
+        time."""
         if self._awaits == IDLE:
             self._close()
         elif self._awaits in (READ_HEAD, READ_BODY):

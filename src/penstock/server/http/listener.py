@@ -127,7 +127,8 @@ class Listener:
             self._add(accepted, address[0])
 
     def _pause_accepting(self, error: OSError) -> None:
-        """No more open files, or the like. The socket stays readable, and the next try would fail too."""
+        """Pause, because there are no more open files, or the like. The socket stays readable, and the next try
+        would fail too."""
         log.error("cannot accept connections, trying again in a second: %s", error.strerror or error)
         loop = asyncio.get_running_loop()
         for listening in self._sockets:

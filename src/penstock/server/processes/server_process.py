@@ -230,7 +230,7 @@ class ServerProcess:
         self._control.report(Ready(found.queues, found.messages, found.bytes, seconds, status))
 
     async def _release(self) -> None:
-        """The connections stay: what they ask for is passed on to the successor."""
+        """Give the shards back. The connections stay: what they ask for is passed on to the successor."""
         self._parts.listener.close_sockets()
         if self._parts.metrics_port is not None:
             self._parts.metrics_port.close()

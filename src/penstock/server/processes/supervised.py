@@ -39,7 +39,7 @@ class Heartbeat:
         self._silence = 0
 
     def is_lost(self, looks_max: int) -> bool:
-        """Whether so many looks in a row found no report. This call is a look, too."""
+        """Whether this many looks in a row found no report. This call is a look, too."""
         if self._silence is None:  # it may take long to load
             return False
         self._silence += 1

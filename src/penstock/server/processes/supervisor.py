@@ -207,7 +207,7 @@ class Supervisor:
                 self._on_failure(process, report)
 
     def _broadcast(self) -> None:
-        """Who serves which shards, and how each is."""
+        """Tell all processes who serves which shards, and how each is."""
         current = [self._current[number] for number in self._numbers]
         states = [
             ProcessState(each.address if each.is_open else None, each.ready is not None, each.sends)
@@ -230,7 +230,7 @@ class Supervisor:
             log.error("process %d cannot start: %s", process.number, report.text)
 
     def _look_for_hung(self) -> None:
-        """Once a second. A stop has limits of its own."""
+        """Look once a second for processes that hang. A stop has limits of its own."""
         if self._ending.is_set():
             return
         limits = self._crashes

@@ -11,7 +11,7 @@ from penstock.queues.filters import MessageFilter
 from penstock.queues.messages import Attribute, State, sequence_of
 from penstock.services.admin.faults import invalid
 from penstock.services.admin.resources import Admin
-from penstock.services.admin.shown import choice_of, decided_time, limit_of, wall_time
+from penstock.services.admin.shown import choice_of, decided_time, enqueued_time, limit_of, wall_time
 from penstock.services.admin.structs import (
     AboutMessage,
     Event,
@@ -113,6 +113,7 @@ def message_info(
 ) -> MessageInfo:
     """``body_bytes``: how much of the body is shown at most; None: all of it."""
     row, content, clock = view.row, view.content, queue.shard.clock
+    sent_ms = 0 if content is None else content.sent_ms
     info = MessageInfo(
         id=queue.rules.message_id(row.seq) if content is None else content.id,
         state=_STATES[view.state],
@@ -121,8 +122,8 @@ def message_info(
         edited=content is not None and content.edited,
         size=row.size if content is None else content.bytes_sent,
         sender="" if content is None else content.sender,
-        sent_at=wall_time(0 if content is None else content.sent_ms),
-        enqueued_at=decided_time(row.enqueued_ms, clock),
+        sent_at=wall_time(sent_ms),
+        enqueued_at=enqueued_time(row.enqueued_ms, sent_ms, clock),
         expires_at=decided_time(row.enqueued_ms + queue.settings.retention_ms, clock),
         receives=row.receives,
         group=row.group,
@@ -147,7 +148,7 @@ def message_info(
 
 
 def _holder(queue: LiveQueue, seq: int) -> MessageHolder | None:
-    """None: that is not known since a restart."""
+    """Who holds a message; None if that is not known since a restart."""
     holder = queue.holder(seq)
     if holder is None:
         return None

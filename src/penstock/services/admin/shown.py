@@ -26,6 +26,13 @@ def decided_time(now_ms: int, clock: Clock) -> str:
     return wall_time(now_ms + wall_offset(clock))
 
 
+def enqueued_time(enqueued_ms: int, sent_ms: int, clock: Clock) -> str:
+    """When a message came into its queue. The two clocks are read one after the other and differ by milliseconds: a
+    message is not shown as enqueued before it was sent."""
+    shown_ms = enqueued_ms + wall_offset(clock)
+    return wall_time(sent_ms if shown_ms < sent_ms < shown_ms + SECOND else shown_ms)
+
+
 def seconds(ms: int) -> float:
     return ms / SECOND
 

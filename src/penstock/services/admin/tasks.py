@@ -128,7 +128,7 @@ def _shown_dry_run(request: StartTaskRequest, queue: LiveQueue, found: DryRun) -
 
 
 def _shown_reasons(cannot: dict[str, int]) -> list[Cannot]:
-    """The most frequent first."""
+    """The reasons, the most frequent first."""
     ordered = sorted(cannot.items(), key=lambda each: (-each[1], each[0]))
     return [Cannot(reason=reason, count=count) for reason, count in ordered]
 

@@ -77,7 +77,7 @@ def label_of(
 def _part(
     name: str, argument: str | None, series: TimeSeries, stat: MetricStat | None, offset_s: int
 ) -> str | None:
-    """None: there is no such part."""
+    """A part of a label; None if there is no such part."""
     if name == "LABEL":
         return series.label
     if name == "PROP":

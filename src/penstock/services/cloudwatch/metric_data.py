@@ -258,7 +258,7 @@ class _Reading:
 
 
 def _searches(expressions: Mapping[str, Part]) -> Steps[list[CallPart]]:
-    """Every SEARCH, once."""
+    """Finds every SEARCH, each once."""
     found: dict[CallPart, None] = {}
     for part in expressions.values():
         calls = [each for each in parts_of(part) if isinstance(each, CallPart)]
@@ -305,7 +305,7 @@ def _search_labels(stats: Sequence[MetricStat]) -> list[str]:
 def _page(
     results: Sequence[Result], after: str | None, points_max: int, *, ascending: bool
 ) -> Steps[tuple[list[MetricDataResult], str | None]]:
-    """Results with so many points at most, and where the next page begins: a number and a time."""
+    """Results with at most this many points, and where the next page begins: a number and a time."""
     first, from_s = _place(after)
     left = points_max
     page: list[MetricDataResult] = []

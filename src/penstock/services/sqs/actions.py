@@ -4,8 +4,8 @@ Batch actions need the permission of the single action. An action that is granta
 queue's policy to other accounts and to callers without a signature; all others are the owner's.
 ``root_always``: the account's root can find, read and replace a policy that denies everything to everyone.
 
-The audit members are an allow list. Never on it: bodies, message attributes, receipt and task handles,
-message groups and deduplication ids. Of messages there are counts.
+The audit members are an allow list. Never on it: bodies, message attributes, receipt and task handles, message
+groups and deduplication ids. For messages, counts are written.
 """
 
 from __future__ import annotations

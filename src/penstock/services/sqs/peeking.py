@@ -1,7 +1,7 @@
 """LocalStack's page of all messages of a queue, ``/_aws/sqs/messages``: a ReceiveMessage that changes nothing.
 
-Tools that people have already read it, and so do clients of AWS with that address as their endpoint. Of the request
-only the queue counts, and whether delayed messages and those in flight are shown; all attributes are returned.
+Tools that people have already read it, and so do clients of AWS with that address as their endpoint. The request
+only chooses the queue, and whether delayed messages and those in flight are shown; all attributes are returned.
 """
 
 from __future__ import annotations

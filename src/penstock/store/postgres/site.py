@@ -133,7 +133,8 @@ class PostgresSite:
 
 
 def guarantees(version: str, fsync: str | None, commit: str | None, standbys: str | None) -> str:
-    """One line: what a failure of the database can lose. From its settings, each None where it has no such."""
+    """Says in one line what a failure of the database can lose, by its settings. One is None if the database has no
+    such setting."""
     if "CockroachDB" in version or "-YB-" in version:
         return "the database replicates each commit by consensus and should lose nothing; not tested with this engine"
     if fsync == "off":
