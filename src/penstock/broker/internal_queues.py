@@ -356,7 +356,7 @@ class JobQueues(Part, Generic[T]):
         consumer.count()
         return consumer
 
-    def forget(self, consumer: _JobConsumer[T]) -> None:
+    def drop(self, consumer: _JobConsumer[T]) -> None:
         """Its queue does not exist any more."""
         if self._consumers.pop(consumer.queue, None) is not None:
             self.count(consumer.account, -consumer.waiting)
@@ -371,11 +371,11 @@ class JobQueues(Part, Generic[T]):
         """Delete the queues that have been empty since the last time."""
         for consumer in list(self._consumers.values()):
             if consumer.queue.deleted:
-                self.forget(consumer)
+                self.drop(consumer)
             elif consumer.was_used:
                 consumer.was_used = bool(consumer.waiting)
             elif consumer.is_empty:
-                self.forget(consumer)
+                self.drop(consumer)
                 self._catalogue.remove(consumer.queue, self.shard.clock.now_ms())
         self._set_round()
 
@@ -524,7 +524,7 @@ class _JobConsumer(Generic[T]):
 
     def wake(self) -> None:
         if self.queue.deleted:
-            self.jobs.forget(self)
+            self.jobs.drop(self)
             return
         self.count()
         if not self._taking and self.waiting and self.jobs.has_room(self.account):
