@@ -51,7 +51,7 @@ def command(
     """Search the messages of QUEUE in any state, without receiving them.
 
     PATTERN is a regular expression that is searched in bodies. All conditions must hold. --copy-to, --move-to and
-    --delete count first and ask; the server then does it as a task, which goes on if this command is interrupted.
+    --delete count first and ask; the server then does it as a task, which continues if this command is interrupted.
     Exit code 1: no message matches.
 
     \b

@@ -55,7 +55,7 @@ def command(
     is not a text is sent as JSON. An attribute is a text, a number, or {"type": "Binary", "value": "AAE="}. Other
     members are ignored. FILE "-" is standard input.
 
-    How far a load is, is kept in FILE.loaded: the same command goes on after an interruption, and may send up to ten
+    How far a load is, is kept in FILE.loaded: the same command resumes after an interruption, and may send up to ten
     messages twice. Lines that are refused are reported, and do not end it; exit code 1 says that there were some.
 
     A FIFO queue ignores a deduplication id that it has seen in the last five minutes: see --new-dedup-ids.

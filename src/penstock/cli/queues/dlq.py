@@ -142,7 +142,7 @@ def _facts(message: Json) -> dict[str, str]:
 def redrive(target: Target, queue: str, to: str | None, task: TaskFlags, **flags: Any) -> None:
     """Send the messages of a dead-letter queue back to where they came from, all or those that a filter chooses.
 
-    It counts first and asks. The server then does it as a task, which goes on if this command is interrupted.
+    It counts first and asks. The server then does it as a task, which continues if this command is interrupted.
     Without a filter it is a move task of SQS, which works with Amazon SQS, too.
 
     \b

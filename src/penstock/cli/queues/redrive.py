@@ -46,7 +46,7 @@ def command() -> None:
 @click.option("--wait", is_flag=True, help="Wait until all are moved, with a progress bar in a terminal.")
 @with_target
 def start(target: Target, queue: str, to: str | None, rate: float | None, wait: bool) -> None:
-    """Start to move all messages of a dead-letter queue. The server goes on if this command ends.
+    """Start to move all messages of a dead-letter queue. The server continues if this command ends.
 
     Exit code 1 with --wait: the task failed or was cancelled.
 

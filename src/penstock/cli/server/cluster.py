@@ -73,7 +73,7 @@ def drain(node: str, wait: bool, timeout: float, as_json: bool, **flags: Any) ->
     """Move all shards of NODE to other nodes, a few at a time, and give it no new ones.
 
     Every request is answered meanwhile. The node says that it is not ready, so that a load balancer sends requests
-    elsewhere, and goes on to serve. It drains until undrain, or until it is started again. If all nodes drain, the
+    elsewhere, and continues to serve. It drains until undrain, or until it is started again. If all nodes drain, the
     shards stay where they are.
 
     \b

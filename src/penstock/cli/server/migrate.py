@@ -51,7 +51,7 @@ def command(source: str, target: str, shards: int | None, check: bool, as_json: 
     A STORE is sqlite:DIRECTORY or postgresql://USER@HOST/DATABASE. No server may use either of them. Definitions,
     messages with their ids, counts and times, remembered FIFO sends and move tasks are copied and then compared by
     counts and checksums; receipt handles stay valid. The source keeps all its data. The target does not serve until
-    everything was compared. If the command is interrupted, repeat it: it goes on where it was.
+    everything was compared. If the command is interrupted, repeat it: it continues where it stopped.
 
     Encrypted messages are copied as they are. Where shards are merged they are encrypted again, which needs the root
     key and the keyring. Credentials, keyring and audit log are files, and not part of a store.
