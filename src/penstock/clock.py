@@ -25,7 +25,7 @@ machines, such as signatures, certificates and the Date of a response."""
 
 
 def real_utc() -> datetime:
-    """As ``real_s``."""
+    """Returns the time of :func:`real_s` as a date and time in UTC."""
     return datetime.fromtimestamp(real_s(), UTC)
 
 

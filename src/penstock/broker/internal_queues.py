@@ -110,7 +110,7 @@ class JobKind(Generic[T]):
         return self._decoder.decode(body)
 
     def pause_ms(self, failure: JobFailed, attempt: int) -> int | None:
-        """Before the next try; None: there is none."""
+        """Returns the pause before the next try, or None if the job is given up."""
         if not failure.can_repeat:
             return None
         if failure.pause_ms is not None:

@@ -117,7 +117,7 @@ class Constraints:
             pass
 
     def steps(self, request: msgspec.Struct, *members: str) -> Steps[None]:
-        """As :meth:`check`, with a pause after each member of a list."""
+        """Does what :meth:`check` does, with a pause after each member of a list."""
         found: list[str] = []
         for violation in self._violations(request, "", members):
             if violation is None:
