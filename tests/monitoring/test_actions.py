@@ -221,6 +221,24 @@ def test_a_quota_that_is_reached_delays_a_message() -> None:
         assert actions(cw) == [f"Successfully executed action {arn('q', 'sqs')}"]
 
 
+def test_a_shard_that_cannot_be_reached_delays_a_message() -> None:
+    with MonitoringWorld(3) as world:
+        cw, sqs = world.client(), world.client("sqs")
+        shard = (alarms_home(SPACE).shard(3) + 1) % 3
+        name = world.name("q", shard)
+        url = sqs.create_queue(QueueName=name)["QueueUrl"]
+        put_alarm(cw, AlarmActions=[arn(name, "sqs")])
+        closed = world.close_shard(shard)
+        world.run()
+        closed.result()
+        set_state(cw, "a", "ALARM")
+        world.advance(HOUR)
+        world.open_shard(shard)
+        world.advance(5 * MINUTE)
+        assert [body["NewStateValue"] for body in bodies(world, url)] == ["ALARM"]
+        assert actions(cw) == [f"Successfully executed action {arn(name, 'sqs')}"]
+
+
 def test_a_quota_that_stays_reached_ends_an_action() -> None:
     with MonitoringWorld() as world:
         cw, sqs = world.client(), world.client("sqs")
