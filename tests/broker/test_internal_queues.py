@@ -18,10 +18,10 @@ from penstock.broker.internal_queues import (
 )
 from penstock.broker.partition import Partition
 from penstock.errors import JobFailed, JobLost, StoreBusy
-from penstock.limits import HOUR, MINUTE
+from penstock.limits import DAY, HOUR, MINUTE, Limits
 from penstock.names import Home, Space
 from penstock.promise import Promise
-from support.world import ROOMY, SECOND, World, name_of
+from support.world import ROOMY, SECOND, TINY, World, name_of
 
 
 class Errand(msgspec.Struct):
@@ -46,7 +46,8 @@ ERRANDS = JobKind(
 class Errands(World):
     """A broker with one kind of jobs."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: JobKind[Errand] = ERRANDS, limits: Limits = ROOMY) -> None:
+        self.kind = kind
         self.done: list[tuple[int, int]] = []  # number and attempt
         self.given_up: list[tuple[int, str]] = []
         self.failures: dict[int, JobFailed] = {}
@@ -56,7 +57,7 @@ class Errands(World):
         self.fail_to_give_up = False
         self.tries: list[tuple[int, int]] = []
         self.begun: list[Job[Errand]] = []
-        super().__init__(ROOMY)
+        super().__init__(limits)
 
     def _new_broker(self):  # type: ignore[no-untyped-def]
         broker = super()._new_broker()
@@ -64,7 +65,7 @@ class Errands(World):
         return broker
 
     def _jobs_of(self, partition: Partition) -> JobQueues[Errand]:
-        self.jobs = JobQueues(partition, ERRANDS, self._handle, self._give_up)
+        self.jobs = JobQueues(partition, self.kind, self._handle, self._give_up)
         return self.jobs
 
     async def _handle(self, job: Job[Errand]) -> None:
@@ -92,8 +93,18 @@ class Errands(World):
         self.bugs[:] = [bug for bug in self.bugs if bug not in self.bug.values()]
         super()._no_bugs()
 
-    def add(self, number: int, space: Space = SPACE, group: str | None = None) -> bool:
-        added = self.jobs.add(HOME, space, group or str(number), Errand(number))
+    def add(
+        self,
+        number: int,
+        space: Space = SPACE,
+        group: str | None = None,
+        *,
+        home: Home = HOME,
+        delay_ms: int = 0,
+    ) -> bool:
+        if group is None and self.kind.ordered:
+            group = str(number)
+        added = self.jobs.add(home, space, group, Errand(number), delay_ms)
         self.run()
         return added
 
@@ -348,6 +359,188 @@ def test_an_account_with_more_than_its_share_gets_no_further_ones(world: Errands
     world.hanging.pop(0).resolve(None)
     world.run()
     assert world.add(7)
+
+
+def test_an_account_without_waiting_jobs_is_never_refused(world: Errands) -> None:
+    for number in range(2 * ERRANDS.waiting_max):
+        world.hanging[number] = Promise()
+        assert world.add(number, Space(f"{number:012}", "eu-west-1"))
+    assert not world.add(99, Space(f"{0:012}", "eu-west-1")), "one is the share of each"
+
+
+def test_regions_and_homes_of_an_account_share_its_places() -> None:
+    kind = JobKind("errands", Errand, pauses_ms=(), visibility_ms=30 * SECOND, running_max=3)
+    places = [(Space(SPACE.account, region), Home.of(home)) for region in ("a", "b", "c") for home in "xy"]
+    with Errands(kind) as world:
+        for number, (space, home) in enumerate(places * 2):
+            world.hanging[number] = Promise()
+            world.add(number, space, home=home)
+        assert len(world.tries) == 3
+        first, *_ = world.shown()
+        assert (first.place.region, first.waiting, first.running) == ("a", 2, 2), "a row for both homes"
+        while world.hanging:
+            world.hanging.pop(world.tries[len(world.done)][0]).resolve(None)
+            world.run()
+            assert len(world.tries) - len(world.done) <= 3
+        assert sorted(world.done) == [(number, 1) for number in range(12)]
+        regions = [number % 6 // 2 for number, _ in world.tries]
+        assert {*regions[:8]} == {0, 1, 2}, "they take turns"
+
+
+def test_a_queue_whose_creation_was_refused_counts_for_nothing(world: Errands) -> None:
+    for _ in range(ERRANDS.waiting_max):
+        world.refuse_next_commit()
+        world.add(1)
+    assert (list(world.jobs.consumers), world.shown()) == ([], [])
+    for number in range(2, 2 + ERRANDS.waiting_max):
+        world.hanging[number] = Promise()
+        assert world.add(number)
+
+
+def test_jobs_of_refused_commits_do_not_count(world: Errands) -> None:
+    world.add(1)
+    for _ in range(ERRANDS.waiting_max):
+        world.refuse_next_commit()
+        world.add(2)
+    for number in range(3, 3 + ERRANDS.waiting_max):
+        world.hanging[number] = Promise()
+        assert world.add(number)
+
+
+def test_a_queue_that_was_empty_for_an_hour_is_deleted(world: Errands) -> None:
+    world.add(1)
+    world.hanging[2] = Promise()
+    world.add(2, OTHER)
+    catalogue = world.broker.partition(0).catalogue
+    world.advance(30 * MINUTE)
+    assert len(catalogue.internal("errands")) == 2
+    world.advance(2 * HOUR)
+    assert [queue.name.space for queue in catalogue.internal("errands")] == [OTHER]
+    world.create("errands")  # no client has to wait for the name
+    world.crash()
+    assert len(world.broker.partition(0).catalogue.internal("errands")) == 1
+    world.hanging.clear()
+    world.add(3)
+    world.advance(MINUTE)
+    assert sorted(world.done) == [(1, 1), (3, 1)]
+    assert [number for number, _ in world.given_up] == [2], "it was kept"
+
+
+# -- jobs without an order -----------------------------------------------------------------------------------
+
+CALLS = JobKind(
+    "calls", Errand, pauses_ms=(MINUTE,) * 5, visibility_ms=30 * SECOND, ordered=False,
+    running_max=4, running_per_group_max=2, waiting_max=500, age_ms_max=DAY,
+)  # fmt: skip
+
+
+@pytest.fixture(params=[ROOMY, TINY], ids=["roomy", "tiny"])
+def calls(request: pytest.FixtureRequest) -> Iterator[Errands]:
+    with Errands(CALLS, request.param) as world:
+        yield world
+
+
+def test_a_job_that_is_put_off_does_not_block_its_group(calls: Errands) -> None:
+    calls.failures[1] = JobFailed("no answer", can_repeat=True)
+    calls.add(1, group="slow")
+    calls.add(2, group="slow")
+    calls.add(3)
+    assert sorted(calls.done) == [(2, 1), (3, 1)]
+    (status,) = calls.shown()
+    assert (status.waiting, status.running, status.put_off) == (1, 0, 1)
+    calls.advance(MINUTE)
+    calls.crash()
+    del calls.failures[1]
+    calls.advance(MINUTE)
+    assert calls.done[2:] == [(1, 3)]
+    assert len({job.id for job in calls.begun if job.payload.number == 1}) == 1
+    assert calls.waiting() == 0
+
+
+def test_the_number_of_tries_without_an_order_is_that_of_the_kind(calls: Errands) -> None:
+    calls.failures[1] = JobFailed("no answer", can_repeat=True)
+    calls.add(1)
+    calls.advance(5 * MINUTE - 1)
+    assert calls.given_up == []
+    calls.advance(1)
+    assert (calls.given_up, [attempt for _, attempt in calls.tries]) == (
+        [(1, "no answer")],
+        [1, 2, 3, 4, 5, 6],
+    )
+
+
+def test_a_try_without_an_order_counts_although_the_process_dies_at_once(calls: Errands) -> None:
+    calls.hanging[1] = Promise()
+    calls.add(1)
+    for _ in range(6 + 3):
+        assert calls.given_up == []
+        calls.crash()
+        calls.advance(CALLS.visibility_ms)
+    assert (calls.given_up, calls.waiting()) == ([(1, "all tries were interrupted")], 0)
+
+
+def test_a_slow_target_takes_some_places_only(calls: Errands) -> None:
+    for number in range(40):
+        calls.hanging[number] = Promise()
+        calls.add(number, group="slow")
+    assert [number for number, _ in calls.tries] == [0, 1]
+    for number in range(40, 80):
+        calls.add(number, group=f"fast {number % 3}")
+    assert sorted(calls.done) == [(number, 1) for number in range(40, 80)]
+    assert len(calls.tries) == 42
+    for number in range(40):
+        calls.hanging.pop(number).resolve(None)
+        calls.run()
+        assert len(calls.tries) <= 42 + number + 1
+    assert len(calls.done) == 80
+    assert (calls.waiting(), {attempt for _, attempt in calls.tries}) == (0, {1})
+
+
+def test_a_full_target_goes_on_after_a_crash(calls: Errands) -> None:
+    for number in range(20):
+        calls.hanging[number] = Promise()
+        calls.add(number, group="slow")
+    calls.crash()
+    calls.hanging.clear()
+    calls.add(20, group="fast")
+    assert calls.done == [(20, 1)]
+    calls.advance(CALLS.visibility_ms)
+    assert sorted(number for number, _ in calls.done) == list(range(21))
+
+
+def test_a_job_can_be_due_later(calls: Errands) -> None:
+    for number in range(10):
+        calls.add(number, delay_ms=(10 - number) * HOUR)
+    calls.add(10)
+    assert calls.done == [(10, 1)]
+    calls.crash()
+    assert [status.put_off for status in calls.shown()] == [10]
+    calls.advance(HOUR - 1)
+    assert len(calls.done) == 1
+    calls.advance(9 * HOUR + 1)
+    assert [number for number, _ in calls.done[1:]] == [9, 8, 7, 6, 5, 4, 3, 2, 1, 0]
+
+
+def test_the_age_of_a_job_begins_when_it_is_due(calls: Errands) -> None:
+    calls.add(1, delay_ms=2 * DAY)
+    calls.advance(2 * DAY)
+    assert calls.done == [(1, 1)]
+
+
+def test_many_jobs_that_were_put_off_are_not_in_memory() -> None:
+    with Errands(CALLS, TINY) as world:
+        for number in range(100):
+            world.failures[number] = JobFailed("no answer", can_repeat=True)
+            world.add(number, group=str(number % 7))
+        (queue,) = world.broker.partition(0).catalogue.internal("calls")
+        world.crash()
+        (queue,) = world.broker.partition(0).catalogue.internal("calls")
+        assert len(queue.rules.backlog.index) < 50
+        (status,) = world.shown()
+        assert (status.waiting, status.put_off) == (100, 100)
+        world.failures.clear()
+        world.advance(2 * MINUTE)
+        assert sorted(world.done) == [(number, 2) for number in range(100)]
 
 
 def test_the_share_of_an_account_counts_what_waits_after_a_crash(world: Errands) -> None:

@@ -16,7 +16,7 @@ from monitoring.world import ACCOUNT, SPACE, MonitoringWorld
 from penstock.auth.policy import compile_policy
 from penstock.auth.principal import Principal
 from penstock.errors import JobFailed, StoreError
-from penstock.limits import MINUTE
+from penstock.limits import HOUR, MINUTE
 from penstock.monitoring.alarm_records import PENDING, AlarmStatus, PendingAction, alarms_home
 from penstock.names import shard_of
 from support.http_requests import json_request
@@ -202,6 +202,55 @@ def test_a_message_is_sent_once_although_its_commit_is_refused(world: Monitoring
     world.advance(MINUTE)
     assert len(bodies(world, url)) == 1
     assert actions(cw) == [f"Successfully executed action {arn('q', 'sqs')}"]
+
+
+def test_a_quota_that_is_reached_delays_a_message() -> None:
+    with MonitoringWorld() as world:
+        cw, sqs = world.client(), world.client("sqs")
+        url = sqs.create_queue(QueueName="q")["QueueUrl"]
+        sqs.send_message(QueueUrl=url, MessageBody="{}")
+        put_alarm(cw, AlarmActions=[arn("q", "sqs")])
+        world.limits = msgspec.structs.replace(world.limits, quota_messages=2)  # this one, and the action
+        world.crash()
+        set_state(cw, "a", "ALARM")
+        world.advance(HOUR)
+        assert actions(cw) == []
+        assert bodies(world, url) == [{}]
+        world.advance(5 * MINUTE)
+        assert [body["NewStateValue"] for body in bodies(world, url)] == ["ALARM"]
+        assert actions(cw) == [f"Successfully executed action {arn('q', 'sqs')}"]
+
+
+def test_a_shard_that_cannot_be_reached_delays_a_message() -> None:
+    with MonitoringWorld(3) as world:
+        cw, sqs = world.client(), world.client("sqs")
+        shard = (alarms_home(SPACE).shard(3) + 1) % 3
+        name = world.name("q", shard)
+        url = sqs.create_queue(QueueName=name)["QueueUrl"]
+        put_alarm(cw, AlarmActions=[arn(name, "sqs")])
+        closed = world.close_shard(shard)
+        world.run()
+        closed.result()
+        set_state(cw, "a", "ALARM")
+        world.advance(HOUR)
+        world.open_shard(shard)
+        world.advance(5 * MINUTE)
+        assert [body["NewStateValue"] for body in bodies(world, url)] == ["ALARM"]
+        assert actions(cw) == [f"Successfully executed action {arn(name, 'sqs')}"]
+
+
+def test_a_quota_that_stays_reached_ends_an_action() -> None:
+    with MonitoringWorld() as world:
+        cw, sqs = world.client(), world.client("sqs")
+        url = sqs.create_queue(QueueName="q")["QueueUrl"]
+        sqs.send_message(QueueUrl=url, MessageBody="{}")
+        put_alarm(cw, AlarmActions=[arn("q", "sqs")])
+        world.limits = msgspec.structs.replace(world.limits, quota_messages=2)
+        world.crash()
+        set_state(cw, "a", "ALARM")
+        world.advance(6 * HOUR)
+        (failed,) = actions(cw)
+        assert failed.startswith("Failed") and "QuotaReached" in failed
 
 
 def test_what_a_queue_of_another_shard_refuses_is_in_the_history() -> None:

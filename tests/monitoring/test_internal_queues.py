@@ -12,14 +12,17 @@ from botocore.exceptions import ClientError
 from migrate.test_copies import migrate
 from monitoring.alarms import put_alarm, set_state, summaries
 from monitoring.world import ACCOUNT, REGION, SPACE, URL, MonitoringWorld
-from penstock.broker.internal_queues import InternalQueuesQuestion
+from penstock.broker.internal_queues import InternalQueuesQuestion, Job, JobKind, JobQueues
+from penstock.broker.partition import Partition
 from penstock.broker.queue_figures import all_figures
 from penstock.broker.summaries import QueueQuery, StatusQuestion, SummariesQuestion, TotalsQuestion
+from penstock.errors import JobFailed
 from penstock.limits import MINUTE, SECOND
 from penstock.monitoring.actions import ALARM_ACTIONS
 from penstock.monitoring.alarm_records import alarms_home
-from penstock.names import Space
+from penstock.names import Home, Space
 from penstock.promise import Promise
+from support.shards import ShardsWorld
 from support.world import FaultyStore
 
 HOOK = "https://hooks.example.com/alarms"
@@ -130,7 +133,7 @@ class WorldSite:
     guarantees = "those of a test"
     is_local = True
 
-    def __init__(self, world: MonitoringWorld) -> None:
+    def __init__(self, world: ShardsWorld) -> None:
         self.shards = world.shards
         self._world = world
 
@@ -176,3 +179,63 @@ def test_a_migration_keeps_what_waits(world: MonitoringWorld, shards: int) -> No
         partitions = [migrated.broker.partition(index) for index in range(shards)]
         queues = [queue for partition in partitions for queue in partition.catalogue.internal(KIND)]
         assert sorted(queue.name.account for queue in queues) == ACCOUNTS, "no account got a second queue"
+
+
+class Errand(msgspec.Struct):
+    home: str
+
+
+ERRANDS = JobKind(
+    "errands", Errand, pauses_ms=(MINUTE,), visibility_ms=30 * SECOND, ordered=False, running_max=100
+)
+
+
+class ErrandsWorld(ShardsWorld):
+    """Jobs for many homes in each shard."""
+
+    def __init__(self, shards: int, source: ErrandsWorld | None = None) -> None:
+        self.jobs: dict[int, JobQueues[Errand]] = {}
+        self.done: list[tuple[str, int, int]] = []  # home, shard, attempt
+        self.failing = source is None
+        self._source = source
+        super().__init__(shards=shards)
+
+    def _open(self) -> None:
+        if self._source is not None:
+            for store in self._source.stores.values():
+                store.close()
+            migrate(WorldSite(self._source), WorldSite(self))
+            self.clock, self._source = self._source.clock, None
+        super()._open()
+
+    def open_shard(self, index: int) -> None:
+        if index == 0:
+            self.broker.extend(self._jobs_of)
+        super().open_shard(index)
+
+    def _jobs_of(self, partition: Partition) -> JobQueues[Errand]:
+        index = partition.shard.index
+
+        async def handle(job: Job[Errand]) -> None:
+            if self.failing:
+                raise JobFailed("not now", can_repeat=True)
+            self.done.append((job.payload.home, index, job.attempt))
+
+        self.jobs[index] = JobQueues(partition, ERRANDS, handle, lambda job, reason: None)
+        return self.jobs[index]
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 5), (5, 2)])
+def test_a_migration_takes_each_job_to_the_shard_of_its_home(before: int, after: int) -> None:
+    homes = {f"h{number}": Home.of("errands", f"h{number}") for number in range(20)}
+    with ErrandsWorld(before) as source:
+        for name, home in homes.items():
+            assert source.jobs[home.shard(before)].add(home, SPACE, "target", Errand(name))
+        source.create("errands")
+        source.send("errands", "a message of a client")
+        with ErrandsWorld(after, source) as target:
+            assert target.bodies("errands") == ["a message of a client"]
+            (shown,) = target.do(target.broker.ask(InternalQueuesQuestion()))
+            assert (shown.waiting, shown.put_off) == (20, 20), "one row for all homes of a space"
+            target.advance(MINUTE + SECOND)
+            assert sorted(target.done) == sorted((name, home.shard(after), 2) for name, home in homes.items())

@@ -88,9 +88,10 @@ class JobKind(Generic[T]):
         group are done one after the other; a job that is tried again later then blocks its group until it is done.
         ``tries_max``: where handlers choose the pauses; by default one more than ``pauses_ms``.
 
-        ``running_max``: jobs of one account in a shard at a time. ``running_per_group_max``: jobs of one group at a
-        time, if they have no order. ``waiting_max``: jobs of all accounts in a shard; with more, an account that has
-        more than its share gets no further ones. ``age_ms_max``: a job that is older is given up, not tried."""
+        ``running_max``: jobs of one account in a shard at a time. ``running_per_group_max``: jobs of one group in a
+        queue at a time, if they have no order. ``waiting_max``: jobs of all accounts in a shard; with more, an
+        account that has more than its share gets no further ones. ``age_ms_max``: a job that is older is given up,
+        not tried."""
         self.name = name
         self.pauses_ms = pauses_ms
         self.visibility_ms = visibility_ms
@@ -99,7 +100,12 @@ class JobKind(Generic[T]):
         self.running_max = running_max
         self.waiting_max = waiting_max
         self.age_ms_max = age_ms_max
-        self.settings = QueueSettings(fifo=ordered, visibility_ms=visibility_ms, retention_ms=_RETENTION_MS)
+        self.settings = QueueSettings(
+            fifo=ordered,
+            visibility_ms=visibility_ms,
+            retention_ms=_RETENTION_MS,
+            group_in_flight_max=0 if ordered else running_per_group_max,
+        )
         self._encoder = msgspec.json.Encoder()
         self._decoder = msgspec.json.Decoder(_StoredJob[payload])  # type: ignore[valid-type]
 

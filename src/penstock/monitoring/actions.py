@@ -15,12 +15,22 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from penstock.backoff import backoff
 from penstock.broker.delivery import Refusal
 from penstock.broker.handover import QueueTarget
 from penstock.broker.internal_queues import Job, JobKind, JobQueues
 from penstock.broker.parts import Part
-from penstock.errors import JobFailed, PenstockError, QueueMissing, Unreachable
-from penstock.limits import SECOND
+from penstock.errors import (
+    DedupFull,
+    JobFailed,
+    NotOwned,
+    PenstockError,
+    QueueMissing,
+    QuotaReached,
+    StoreError,
+    Unreachable,
+)
+from penstock.limits import MINUTE, SECOND
 from penstock.monitoring.alarm_history import AlarmHistory
 from penstock.monitoring.alarm_records import (
     PENDING,
@@ -47,7 +57,10 @@ ALARM_ACTIONS = JobKind(
     PendingAction,
     pauses_ms=(1 * SECOND, 5 * SECOND, 30 * SECOND),
     visibility_ms=30 * SECOND,
+    tries_max=60,  # four hours, where a queue takes no messages for the time being
 )
+_PAUSE_MS_MAX = 5 * MINUTE
+_FOR_NOW = {QuotaReached.__name__, DedupFull.__name__}  # why a queue may refuse a message, and take it later
 
 
 def webhook_url(action: str) -> str | None:
@@ -136,7 +149,9 @@ class AlarmActions(Part):
         except QueueMissing:
             raise JobFailed("the queue does not exist") from None
         except Unreachable as error:
-            raise JobFailed(str(error), can_repeat=True) from None
+            raise _failed_for_now(job, str(error)) from None
+        except (StoreError, NotOwned):
+            raise
         except PenstockError as error:
             raise JobFailed(f"the queue takes no messages: {type(error).__name__}") from None
         refusal = self._texts.refusal(alarm, to, found.settings)
@@ -148,7 +163,7 @@ class AlarmActions(Part):
             group=alarm.name[:_GROUP_MAX] if found.settings.fifo else None,
             dedup_id=job.id if found.settings.fifo else None,
         )
-        if len(message.body) > found.settings.message_bytes_max:
+        if len(message.body.encode()) > found.settings.message_bytes_max:
             raise JobFailed(
                 f"the message is larger than the {found.settings.message_bytes_max} bytes it accepts"
             )
@@ -165,7 +180,8 @@ class AlarmActions(Part):
             message, [target], ALARM_ACTIONS.name, f"the alarm {alarm.name}", in_commit, job.check_held
         )
         if refused:
-            raise JobFailed(_refused_text(refused[0]))
+            text = _refused_text(refused[0])
+            raise _failed_for_now(job, text) if refused[0].reason in _FOR_NOW else JobFailed(text)
 
     def _end(self, job: Job[PendingAction]) -> None:
         """Part of the open commit."""
@@ -202,6 +218,11 @@ class AlarmActions(Part):
             action=pending.action,
             error=error,
         )
+
+
+def _failed_for_now(job: Job[PendingAction], reason: str) -> JobFailed:
+    """The queue may take the message later, for as long as it takes to repair a node or to make room."""
+    return JobFailed(reason, can_repeat=True, pause_ms=int(backoff(job.attempt, SECOND, _PAUSE_MS_MAX)))
 
 
 def _refused_text(refusal: Refusal) -> str:

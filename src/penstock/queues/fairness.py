@@ -1,7 +1,8 @@
 """Fair queues: the backlog of one tenant must not delay the others.
 
 A tenant is a message group of a standard queue; messages without a group are never noisy. Quiet tenants are served
-first, oldest message first; among noisy ones the tenant with the fewest messages in flight.
+first, oldest message first; among noisy ones the tenant with the fewest messages in flight. In an internal queue, a
+tenant with so many messages in flight as its group may have is full, and is passed over.
 """
 
 from __future__ import annotations
@@ -118,8 +119,11 @@ class NoisyTenants(NamedTuple):
 class Fairness:
     """Chooses the tenant to serve next. Quiet tenants are in a line by their oldest message, noisy ones apart."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, in_flight_max: int = 0) -> None:
+        """``in_flight_max``: of a tenant; 0: any number."""
         self._limits = limits
+        self._in_flight_max = in_flight_max
+        self._full: dict[str | None, TenantLane] = {}
         self._line: list[
             tuple[int, int, TenantLane]
         ] = []  # a heap; void if the tenant was offered elsewhere since
@@ -127,13 +131,28 @@ class Fairness:
         self._single = True  # with one tenant there is nothing to choose, and no line to keep
 
     def clear(self) -> None:
+        self._full.clear()
         self._line.clear()
         self._noisy.clear()
         self._single = True
 
     @property
-    def noisy_ready(self) -> int:
-        return sum(tenant.ready for tenant in self._noisy.values())
+    def passed_over(self) -> int:
+        """How many messages the noisy and the full tenants have at hand."""
+        noisy = sum(tenant.ready for group, tenant in self._noisy.items() if group not in self._full)
+        return noisy + self.full_ready
+
+    @property
+    def full_ready(self) -> int:
+        return sum(tenant.ready for tenant in self._full.values()) if self._full else 0
+
+    def _is_full(self, tenant: TenantLane) -> bool:
+        """Messages without a group are for nothing in particular: they are never too many."""
+        if not self._in_flight_max or tenant.group is None or tenant.in_flight < self._in_flight_max:
+            self._full.pop(tenant.group, None)
+            return False
+        self._full[tenant.group] = tenant
+        return True
 
     def noisy(self, now_ms: int) -> Mapping[str | None, TenantLane]:
         """The tenants that are noisy at this time, by their group."""
@@ -142,6 +161,9 @@ class Fairness:
 
     def offer(self, tenant: TenantLane) -> None:
         """The tenant has a message to hand out, or another first message than before."""
+        if self._in_flight_max and self._is_full(tenant):
+            tenant.offered = None
+            return
         if self._single or tenant.noisy:
             return
         position = tenant.head_position
@@ -154,6 +176,7 @@ class Fairness:
     def forget(self, tenant: TenantLane) -> None:
         tenant.offered = None
         self._noisy.pop(tenant.group, None)
+        self._full.pop(tenant.group, None)
 
     def choose(
         self, tenants: Mapping[str | None, TenantLane], in_flight: int, now_ms: int
@@ -164,7 +187,7 @@ class Fairness:
             if not self._single:
                 self._single, only.offered = True, None
                 self._line.clear()
-            return only if only.ready else None
+            return only if only.ready and only.group not in self._full else None
         if self._single:
             self._single = False
             for tenant in tenants.values():
@@ -181,7 +204,8 @@ class Fairness:
                 self._noisy[tenant.group] = tenant
             else:
                 return tenant
-        return min((t for t in self._noisy.values() if t.ready), key=lambda t: t.in_flight, default=None)
+        noisy = (t for t in self._noisy.values() if t.ready and t.group not in self._full)
+        return min(noisy, key=lambda t: t.in_flight, default=None)
 
     def _is_noisy(self, tenant: TenantLane, in_flight: int, now_ms: int) -> bool:
         """SQS: a tenant is noisy when more than a tenth of all messages in flight are its own, at least thirty."""

@@ -50,6 +50,7 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     managed_key: bool = True  # messages are encrypted under the server's own key
     encryption_key: str | None = None  # by its id, alias or ARN; then not under the server's own
     data_key_reuse_ms: int = 300 * SECOND
+    group_in_flight_max: int = 0  # of an internal queue: messages of a group at a time; 0: any number
 
 
 class QueueRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -39,7 +39,7 @@ class StandardQueue(Queue):
             TenantLane,
             tools.pause,
         )
-        self._fairness = Fairness(tools.limits)
+        self._fairness = Fairness(tools.limits, record.settings.group_in_flight_max)
         # SQS: a message that was received several times goes behind those that wait, so that it does not block them.
         self._new_place_after = tools.limits.new_place_after_receives
 
@@ -122,6 +122,8 @@ class StandardQueue(Queue):
         self.backlog.in_flight -= 1
         lane.in_flight -= 1
         self._make_ready(entry, now_ms, durable)
+        if self.settings.group_in_flight_max:
+            self._fairness.offer(lane)  # it may be full no longer
 
     def _make_ready(self, entry: Entry, now_ms: int, durable: int) -> None:
         """A message that comes back takes its place by position; or it is left to the store, if that has the rest."""
@@ -151,6 +153,8 @@ class StandardQueue(Queue):
         if lane.empty:
             self._fairness.forget(lane)
             self.backlog.drop_if_empty(lane)
+        elif self.settings.group_in_flight_max:
+            self._fairness.offer(lane)  # it may be full no longer
 
     # -- receipts: valid for as long as the message lives ----------------------------------------------------
 
@@ -260,13 +264,13 @@ class StandardQueue(Queue):
         if paging.nothing_to_read(backlog, now_ms):
             return None
         ready = len(backlog.index) - backlog.in_flight - backlog.delayed_in_memory
-        # What noisy tenants have at hand does not count, or they would keep the quiet ones in the store.
-        refill = ready - self._fairness.noisy_ready < self.limits.lane_window_max
+        # What noisy or full tenants have at hand does not count, or they would keep the others in the store.
+        refill = ready - self._fairness.passed_over < self.limits.lane_window_max
         return paging.next_read(
             backlog,
             now_ms,
             due_ms_max=min(now_ms, backlog.delayed_from_ms - 1),
-            at_hand=ready > 0,
+            at_hand=ready > self._fairness.full_ready,
             refill=refill,
             list_more=False,
         )

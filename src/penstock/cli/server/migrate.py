@@ -179,8 +179,8 @@ def _note(config: Config) -> str:
 
 def _queue_reports(sums: Sums) -> list[QueueReport]:
     return [
-        QueueReport(name.arn, held.messages, held.bytes, held.sends, held.checksum)
-        for name, held in sorted(sums.items())
+        QueueReport(queue.name.arn, held.messages, held.bytes, held.sends, held.checksum)
+        for queue, held in sorted(sums.items())
     ]
 
 

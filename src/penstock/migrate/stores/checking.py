@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
+from typing import NamedTuple
 
 import msgspec
 
@@ -19,6 +20,7 @@ from penstock.migrate.stores.mapping import ShardMapping
 from penstock.migrate.stores.opened import OpenShard
 from penstock.names import QueueName
 from penstock.queues.former_shards import FORMER_SHARDS
+from penstock.queues.settings import QueueRecord
 from penstock.store.changes import DedupRow, EntryRow, LogRow
 from penstock.store.encrypted import KEY_VERSIONS
 from penstock.store.port import LAST, Store, Usage
@@ -60,7 +62,19 @@ class QueueSum:
         )
 
 
-Sums = dict[QueueName, QueueSum]
+class QueueIdentity(NamedTuple):
+    """What a queue is, in whichever store. Internal queues have no names of their own."""
+
+    name: QueueName
+    internal: str
+    home: int
+
+
+def identity_of(record: QueueRecord) -> QueueIdentity:
+    return QueueIdentity(record.name, record.internal, record.home)
+
+
+Sums = dict[QueueIdentity, QueueSum]
 
 
 class StoreCheck:
@@ -86,11 +100,11 @@ class StoreCheck:
         if wrong := list(self._wrong_records()):
             return {}, wrong
         expected, found = self._source_sums(), self._target_sums()
-        for name in sorted(expected.keys() | found.keys()):
-            if expected.get(name) != found.get(name):
+        for queue in sorted(expected.keys() | found.keys()):
+            if expected.get(queue) != found.get(queue):
                 wrong.append(
-                    f"the queue {name.arn} should hold {expected.get(name, 'nothing')}, "
-                    f"and holds {found.get(name, 'nothing')}"
+                    f"the queue {queue.name.arn} should hold {expected.get(queue, 'nothing')}, "
+                    f"and holds {found.get(queue, 'nothing')}"
                 )
         wrong += self._wrong_usage(found)
         return found, wrong
@@ -120,7 +134,7 @@ class StoreCheck:
         for source, (store, _) in enumerate(self._sources):
             queues = self._mapping.queues(source)
             for id, queue in sorted(queues.items()):
-                total = sums[queue.record.name] = QueueSum()
+                total = sums[identity_of(queue.record)] = QueueSum()
                 for send in self._sends(store, id):
                     total.add_send(queue.send(send))
                 for chunk in self._mapping.metrics(source, store, id, -1):
@@ -130,17 +144,16 @@ class StoreCheck:
                     self.left_out += not self._mapping.has_arrived(source, row)
                 else:
                     content = self._compared(row, raised=bool(home.raised_by))
-                    sums[home.record.name].add_message(home.row(row)._replace(content=content))
+                    sums[identity_of(home.record)].add_message(home.row(row)._replace(content=content))
         return sums
 
     def _target_sums(self) -> Sums:
         sums: Sums = {}
         for store, shard in zip(self._targets, self._mapping.targets, strict=True):
-            names: dict[int, QueueName] = {}
+            queues: dict[int, QueueSum] = {}
             for data in store.records(QUEUES.name).values():
                 record = QUEUES.decode(data)
-                names[record.id] = record.name
-                total = sums[record.name] = QueueSum()
+                total = sums[identity_of(record)] = queues[record.id] = QueueSum()
                 for send in self._sends(store, record.id):
                     total.add_send(send)
                 for chunk in read_log(store, record.id, -1):
@@ -148,9 +161,9 @@ class StoreCheck:
             kept = min((by for by in shard.raised_by.values() if by), default=LAST)  # numbers up to here
             for row in self._rows(store):
                 content = self._compared(row, raised=row.seq > kept)
-                if (name := names.get(row.queue)) is None:
+                if (held := queues.get(row.queue)) is None:
                     raise StoreBroken(f"message {row.seq} of the target is in no queue")
-                sums[name].add_message(row._replace(content=content))
+                held.add_message(row._replace(content=content))
         return sums
 
     def _compared(self, row: EntryRow, *, raised: bool) -> bytes:
@@ -178,6 +191,6 @@ class StoreCheck:
             usage = store.usage()
             for data in store.records(QUEUES.name).values():
                 record = QUEUES.decode(data)
-                held = found[record.name]
+                held = found[identity_of(record)]
                 if usage.get(record.id, Usage(0, 0)) != (held.messages, held.bytes):
                     yield f"the counters of the queue {record.name.arn} are not what it holds"

@@ -424,7 +424,7 @@ class InternalQueueInfo(Absent, kw_only=True):
     region: str
     waiting: int
     running: int
-    put_off: int  # among the waiting: they failed, and wait for the next try
+    put_off: int  # among the waiting: they failed and wait for the next try, or are due later
     oldest_age_s: float | None = None
 
 
