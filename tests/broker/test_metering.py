@@ -124,6 +124,43 @@ def test_a_value_that_changed_without_a_request_is_held_from_then_on(metered: Wo
     assert [after[half] for half in range(38)] == [0] * 20 + [1] * 18
 
 
+@pytest.mark.parametrize("is_new", [True, False], ids=["new", "idle"])
+def test_a_queue_has_no_values_before_it_was_active(metered: World, is_new: bool) -> None:
+    """Its first minute has no row before it: nothing is known of the periods before the first look."""
+    if not is_new:
+        metered.create("q")
+        metered.advance(8 * HOUR)
+    minute_s = metered.clock.wall_ms() // SECOND
+    metered.advance(44 * SECOND + 200)
+    if is_new:
+        metered.create("q")
+    metered.send_all("q", *["x"] * 300)
+    for passed_ms in (0, 3 * SECOND, 30 * SECOND, 2 * MINUTE):
+        metered.advance(passed_ms)
+        for metric in ("visible", "sent"):
+            begin_s = [at_s for at_s, _ in points(metered, "q", metric, period_s=10, start_s=minute_s)]
+            if passed_ms or metric == "visible":
+                assert begin_s[0] == minute_s + 40, (metric, passed_ms)
+        visible = points(metered, "q", "visible", period_s=10, start_s=minute_s)
+        assert {bucket.max for _, bucket in visible} == {300}
+
+
+def test_what_was_held_before_the_first_period_is_known(metered: World) -> None:
+    metered.create("q")
+    metered.send_all("q", *["x"] * 5)
+    metered.advance(10 * MINUTE + 30 * SECOND)
+    metered.send_all("q", *["x"] * 10)
+    metered.advance(70 * SECOND)
+    metered.receive("q", 10, visibility_ms=HOUR)
+    metered.advance(3 * SECOND)
+    for begin_s in range(600, 700):
+        found = points(metered, "q", "visible", period_s=10, start_s=START_S + begin_s)
+        for at_s, bucket in found:
+            before, after = (5 if at_s + 9 < START_S + 630 else 15), (15 if at_s + 9 < START_S + 700 else 5)
+            assert bucket.max in (before, after), (begin_s, at_s - START_S)
+        assert found[0][0] == START_S + begin_s
+
+
 def test_counts_of_seconds_that_are_gone_are_not_shown_as_zero(metered: World) -> None:
     metered.create("q")
     metered.advance(2 * MINUTE)

@@ -10,12 +10,13 @@ import logging
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence, Set
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from penstock.broker.metric_log import MetricLog, RecentEntry
 from penstock.broker.parts import Part
 from penstock.broker.queue_figures import FigureReader, QueueFigures, levels_of
-from penstock.broker.recording import NO_LOOKS, MinuteLooks, QueueRecorder, SecondsMemory
+from penstock.broker.recording import NO_LOOKS, MinuteLooks, QueueRecorder, SecondsMemory, looked_row
 from penstock.broker.runtime import Timer
 from penstock.broker.shard import Shard
 from penstock.clock import wall_offset
@@ -24,6 +25,7 @@ from penstock.limits import HOUR, MINUTE, SECOND
 from penstock.metrics.chunks import rows_between
 from penstock.metrics.queue_rows import (
     ALL_LOOKS,
+    SHORT_HELD_S,
     Look,
     NoisyGroups,
     QueueMetric,
@@ -311,18 +313,24 @@ class Metering(Part):
 
         A period of less than a minute has seconds, which are kept for some hours while a queue is used, and not
         through a restart. Where there are none, numbers of messages hold their values."""
-        looks: defaultdict[LiveQueue, set[Look]] = defaultdict(set)
+        wanted: defaultdict[LiveQueue, set[Look]] = defaultdict(set)
         for queue, metric in asked:
-            looks[queue].update(metric.looks)
-        minutes = await self._minutes(looks, start_s, end_s)
-        seconds = [self._seconds(queue, start_s, end_s) if period_s < MINUTE_S else () for queue, _ in asked]
+            wanted[queue].update(metric.looks)
+        is_short = period_s < MINUTE_S
+        from_s = start_s - SHORT_HELD_S if is_short else start_s
+        looks = await self._present_looks(wanted, end_s)
+        minutes = await self._minutes(looks, from_s, end_s)
         now_s = (self._shard.clock.now_ms() + self._offset_ms) // SECOND
+        seconds = [
+            self._seconds(queue, metric, looks[queue], from_s, now_s) if is_short else ()
+            for queue, metric in asked
+        ]
 
         def computed() -> Steps[list[list[Point]]]:
             found: list[list[Point]] = []
             for (queue, metric), short in zip(asked, seconds, strict=True):
                 rows = minutes.get(queue, [])
-                if period_s < MINUTE_S:
+                if is_short:
                     points = yield from short_points(metric, short, rows, start_s, end_s, period_s, now_s)
                 else:
                     wanted = rows_between(rows, MINUTE_S, start_s, end_s)
@@ -333,37 +341,47 @@ class Metering(Part):
 
         return await self._turns.run(computed())
 
-    def _seconds(self, queue: LiveQueue, start_s: int, end_s: int) -> Iterable[tuple[int, QueueRow]]:
-        recorder = self._recorders.get(queue)
-        # Also those before the first period: they tell that its minute was looked at.
-        return () if recorder is None else recorder.second_rows(start_s - start_s % MINUTE_S, end_s)
-
-    async def _minutes(
-        self, wanted: Mapping[LiveQueue, Set[Look]], start_s: int, end_s: int
-    ) -> dict[LiveQueue, list[TimedQueueRow]]:
-        """What is stored, what was gathered, and the minute that has not ended. The store is read only for queues
-        of which not enough was gathered, and a queue is looked at only if the present is asked for."""
+    async def _present_looks(
+        self, wanted: Mapping[LiveQueue, Set[Look]], end_s: int
+    ) -> dict[LiveQueue, MinuteLooks]:
+        """A queue is looked at only if the present is asked for."""
         await self._restored
         minute_s = (self._shard.clock.now_ms() + self._offset_ms) // MINUTE * MINUTE_S
-        is_past = end_s <= minute_s - MINUTE_S
-        looks = {} if is_past else await self._look_at(wanted)
+        looks = {} if end_s <= minute_s - MINUTE_S else await self._look_at(wanted)
+        return {queue: looks.get(queue, NO_LOOKS) for queue in wanted}
+
+    def _seconds(
+        self, queue: LiveQueue, metric: QueueMetric, looks: MinuteLooks, start_s: int, now_s: int
+    ) -> Iterable[tuple[int, QueueRow]]:
+        """Those that have ended, and for a gauge what the queue has now."""
+        recorder = self._recorders.get(queue)
+        if recorder is None:
+            return ()
+        rows = recorder.second_rows(start_s, now_s)
+        return chain(rows, [(now_s, looked_row(looks))]) if metric.looks else rows
+
+    async def _minutes(
+        self, looks: Mapping[LiveQueue, MinuteLooks], start_s: int, end_s: int
+    ) -> dict[LiveQueue, list[TimedQueueRow]]:
+        """What is stored, what was gathered, and the minute that has not ended. The store is read only for queues
+        of which not enough was gathered."""
         while True:
             if self._writing is not None:
                 await self._writing
             version = self._version
             ids = [
                 queue.id
-                for queue in wanted
+                for queue in looks
                 if queue in self._recorders and not self._recorders[queue].has_minutes_from(start_s)
             ]
             stored = await self._log.chunks(ids, start_s, end_s, self._offset_ms)
             if version == self._version:
                 break  # else rows may be in what was read and still be gathered, or neither
         found: dict[LiveQueue, list[TimedQueueRow]] = {}
-        for queue in wanted:
+        for queue, present in looks.items():
             if (recorder := self._recorders.get(queue)) is not None:
                 rows = stored.get(queue.id) or Rows(MINUTE_S)
-                rows.extend(self._rows_until_now(queue, recorder, looks.get(queue, NO_LOOKS)))
+                rows.extend(self._rows_until_now(queue, recorder, present))
                 found[queue] = rows.timed
         return found
 
