@@ -322,10 +322,20 @@ def test_dead_letters_and_moves_are_no_sends(metered: World) -> None:
     assert sum(sums(metered, "dead", "received").values()) == 0
 
 
-def test_dead_letters_that_are_redriven_within_a_minute_are_in_its_maximum(metered: World) -> None:
+@pytest.mark.parametrize("seconds_queues", [1000, 1])
+def test_dead_letters_that_are_redriven_within_a_minute_are_in_its_maximum(seconds_queues: int) -> None:
+    """Also if as many queues of others are looked at every second as may be."""
+    with World(msgspec.structs.replace(ROOMY, metrics_seconds_queues=seconds_queues)) as world:
+        world.clock.advance(START_MS - world.clock.now_ms())
+        check_a_redrive_within_a_minute(world)
+
+
+def check_a_redrive_within_a_minute(metered: World) -> None:
+    metered.create("busy")
     metered.create("dead")
     metered.create("q", dead_letters=("dead", 1), visibility_ms=SECOND)
     metered.advance(10 * HOUR)  # nobody uses them
+    metered.send("busy", "x")
     metered.send_all("q", *["x"] * 300)
     assert len(metered.drain_up_to("q", 300)) == 300
     metered.advance(2 * SECOND)
@@ -336,6 +346,8 @@ def test_dead_letters_that_are_redriven_within_a_minute_are_in_its_maximum(meter
     metered.advance(5 * SECOND)
     assert metered.counts("dead") == (0, 0, 0)
     minute_s = metered.clock.wall_ms() // SECOND // 60 * 60
+    shown = points(metered, "dead", "visible", period_s=1, start_s=minute_s)
+    assert max(bucket.max for _, bucket in shown) == 300
     metered.advance(MINUTE)
     found = dict(points(metered, "dead", "visible", start_s=minute_s))
     assert (found[minute_s].min, found[minute_s].max) == (0, 300)
@@ -801,7 +813,7 @@ def test_seconds_of_many_queues_are_bounded() -> None:
             found = points(world, f"q{n}", "visible", period_s=1, start_s=start_s, end_s=start_s + 50)
             return len({bucket.max for _, bucket in found})
 
-        assert [changes(n, end_s - 50) > 10 for n in range(5)] == [True, True, True, False, False]
+        assert [changes(n, end_s - 50) > 10 for n in range(5)] == [True] * 5
         assert [changes(n, START_S + 60) > 10 for n in range(5)] == [False] * 5
         assert sum(sums(world, "q4", "sent").values()) == 1800
 

@@ -1,7 +1,9 @@
 """Samples the queues of a shard, stores their samples and counts, and reads them back.
 
-While a queue is used it is looked at every second. Once a minute, half a second after it has begun, every queue that
-is active is looked at, and what the last minute brought is stored by one commit.
+While a queue is used it is looked at every second. If too many are (``limits.metrics_seconds_queues``), the others are
+looked at when a second ends in which they were used, so that what arrives is seen in every queue. Once a minute, half
+a second after it has begun, every queue that is active is looked at, and what the last minute brought is stored by one
+commit.
 """
 
 from __future__ import annotations
@@ -69,6 +71,7 @@ class Metering(Part):
         self._log = MetricLog(shard, shards)
         self._recorders: dict[LiveQueue, QueueRecorder] = {}
         self._awake: dict[LiveQueue, None] = {}
+        self._used: dict[LiveQueue, None] = {}  # in this second, of those that are not awake
         self._offset_ms = wall_offset(shard.clock)
         self._tick: Timer | None = None
         self._round: Timer | None = None
@@ -101,6 +104,7 @@ class Metering(Part):
         """The queue does not exist any more."""
         self._recorders.pop(queue).forget()
         self._awake.pop(queue, None)
+        self._used.pop(queue, None)
 
     def forget(self, queue: LiveQueue) -> None:
         """The open commit deletes the queue."""
@@ -116,12 +120,16 @@ class Metering(Part):
     # -- every second ----------------------------------------------------------------------------------------
 
     def _wake(self, queue: LiveQueue) -> None:
+        """Looks at the queue when this second ends, and every second until a minute after its last use if not too
+        many are looked at already."""
         recorder = self._recorders.get(queue)
-        too_many = len(self._awake) >= self._shard.limits.metrics_seconds_queues
-        if recorder is None or too_many or self._stopped:
+        if recorder is None or self._stopped:
             return
-        recorder.awake = True
-        self._awake[queue] = None
+        if len(self._awake) < self._shard.limits.metrics_seconds_queues:
+            recorder.awake = True
+            self._awake[queue] = None
+        else:
+            self._used[queue] = None
         if self._tick is None:
             self._set_tick()
 
@@ -136,7 +144,8 @@ class Metering(Part):
         run_detached(self._turns.run(self._looks_at_awake()))
 
     def _looks_at_awake(self) -> Steps[None]:
-        for queue in list(self._awake):
+        looked_at, self._used = self._awake | self._used, {}
+        for queue in looked_at:
             now_ms, recorder = self._shard.clock.now_ms(), self._recorders.get(queue)
             if recorder is None or self._stopped:
                 continue  # it was deleted meanwhile
@@ -147,7 +156,7 @@ class Metering(Part):
                 recorder.awake = False
                 self._awake.pop(queue, None)
             yield
-        if self._awake and not self._stopped and self._tick is None:
+        if (self._awake or self._used) and not self._stopped and self._tick is None:
             self._set_tick()
 
     # -- every minute ----------------------------------------------------------------------------------------
