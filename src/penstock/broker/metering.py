@@ -1,7 +1,9 @@
 """Samples the queues of a shard, stores their samples and counts, and reads them back.
 
-While a queue is used it is looked at every second. Once a minute, half a second after it has begun, every queue that
-is active is looked at, and what the last minute brought is stored by one commit.
+While a queue is used it is looked at every second. If too many are (``limits.metrics_seconds_queues``), the others are
+looked at when a second ends in which they were used, so that what arrives is seen in every queue. Once a minute, half
+a second after it has begun, every queue that is active is looked at, and what the last minute brought is stored by one
+commit.
 """
 
 from __future__ import annotations
@@ -10,12 +12,13 @@ import logging
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence, Set
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from penstock.broker.metric_log import MetricLog, RecentEntry
 from penstock.broker.parts import Part
 from penstock.broker.queue_figures import FigureReader, QueueFigures, levels_of
-from penstock.broker.recording import NO_LOOKS, MinuteLooks, QueueRecorder, SecondsMemory
+from penstock.broker.recording import NO_LOOKS, MinuteLooks, QueueRecorder, SecondsMemory, looked_row
 from penstock.broker.runtime import Timer
 from penstock.broker.shard import Shard
 from penstock.clock import wall_offset
@@ -24,6 +27,7 @@ from penstock.limits import HOUR, MINUTE, SECOND
 from penstock.metrics.chunks import rows_between
 from penstock.metrics.queue_rows import (
     ALL_LOOKS,
+    SHORT_HELD_S,
     Look,
     NoisyGroups,
     QueueMetric,
@@ -67,6 +71,7 @@ class Metering(Part):
         self._log = MetricLog(shard, shards)
         self._recorders: dict[LiveQueue, QueueRecorder] = {}
         self._awake: dict[LiveQueue, None] = {}
+        self._used: dict[LiveQueue, None] = {}  # in this second, of those that are not awake
         self._offset_ms = wall_offset(shard.clock)
         self._tick: Timer | None = None
         self._round: Timer | None = None
@@ -99,6 +104,7 @@ class Metering(Part):
         """The queue does not exist any more."""
         self._recorders.pop(queue).forget()
         self._awake.pop(queue, None)
+        self._used.pop(queue, None)
 
     def queue_deleted(self, queue: LiveQueue) -> None:
         self._log.forget([queue.id])
@@ -117,12 +123,16 @@ class Metering(Part):
     # -- every second ----------------------------------------------------------------------------------------
 
     def _wake(self, queue: LiveQueue) -> None:
+        """Looks at the queue when this second ends, and every second until a minute after its last use if not too
+        many are looked at already."""
         recorder = self._recorders.get(queue)
-        too_many = len(self._awake) >= self._shard.limits.metrics_seconds_queues
-        if recorder is None or too_many or self._stopped:
+        if recorder is None or self._stopped:
             return
-        recorder.awake = True
-        self._awake[queue] = None
+        if len(self._awake) < self._shard.limits.metrics_seconds_queues:
+            recorder.awake = True
+            self._awake[queue] = None
+        else:
+            self._used[queue] = None
         if self._tick is None:
             self._set_tick()
 
@@ -137,7 +147,8 @@ class Metering(Part):
         run_detached(self._turns.run(self._looks_at_awake()))
 
     def _looks_at_awake(self) -> Steps[None]:
-        for queue in list(self._awake):
+        looked_at, self._used = self._awake | self._used, {}
+        for queue in looked_at:
             now_ms, recorder = self._shard.clock.now_ms(), self._recorders.get(queue)
             if recorder is None or self._stopped:
                 continue  # it was deleted meanwhile
@@ -148,7 +159,7 @@ class Metering(Part):
                 recorder.awake = False
                 self._awake.pop(queue, None)
             yield
-        if self._awake and not self._stopped and self._tick is None:
+        if (self._awake or self._used) and not self._stopped and self._tick is None:
             self._set_tick()
 
     # -- every minute ----------------------------------------------------------------------------------------
@@ -315,18 +326,24 @@ class Metering(Part):
 
         A period of less than a minute has seconds, which are kept for some hours while a queue is used, and not
         through a restart. Where there are none, numbers of messages hold their values."""
-        looks: defaultdict[LiveQueue, set[Look]] = defaultdict(set)
+        wanted: defaultdict[LiveQueue, set[Look]] = defaultdict(set)
         for queue, metric in asked:
-            looks[queue].update(metric.looks)
-        minutes = await self._minutes(looks, start_s, end_s)
-        seconds = [self._seconds(queue, start_s, end_s) if period_s < MINUTE_S else () for queue, _ in asked]
+            wanted[queue].update(metric.looks)
+        is_short = period_s < MINUTE_S
+        from_s = start_s - SHORT_HELD_S if is_short else start_s
+        looks = await self._present_looks(wanted, end_s)
+        minutes = await self._minutes(looks, from_s, end_s)
         now_s = (self._shard.clock.now_ms() + self._offset_ms) // SECOND
+        seconds = [
+            self._seconds(queue, metric, looks[queue], from_s, now_s) if is_short else ()
+            for queue, metric in asked
+        ]
 
         def computed() -> Steps[list[list[Point]]]:
             found: list[list[Point]] = []
             for (queue, metric), short in zip(asked, seconds, strict=True):
                 rows = minutes.get(queue, [])
-                if period_s < MINUTE_S:
+                if is_short:
                     points = yield from short_points(metric, short, rows, start_s, end_s, period_s, now_s)
                 else:
                     wanted = rows_between(rows, MINUTE_S, start_s, end_s)
@@ -337,37 +354,47 @@ class Metering(Part):
 
         return await self._turns.run(computed())
 
-    def _seconds(self, queue: LiveQueue, start_s: int, end_s: int) -> Iterable[tuple[int, QueueRow]]:
-        recorder = self._recorders.get(queue)
-        # Also those before the first period: they tell that its minute was looked at.
-        return () if recorder is None else recorder.second_rows(start_s - start_s % MINUTE_S, end_s)
-
-    async def _minutes(
-        self, wanted: Mapping[LiveQueue, Set[Look]], start_s: int, end_s: int
-    ) -> dict[LiveQueue, list[TimedQueueRow]]:
-        """What is stored, what was gathered, and the minute that has not ended. The store is read only for queues
-        of which not enough was gathered, and a queue is looked at only if the present is asked for."""
+    async def _present_looks(
+        self, wanted: Mapping[LiveQueue, Set[Look]], end_s: int
+    ) -> dict[LiveQueue, MinuteLooks]:
+        """A queue is looked at only if the present is asked for."""
         await self._restored
         minute_s = (self._shard.clock.now_ms() + self._offset_ms) // MINUTE * MINUTE_S
-        is_past = end_s <= minute_s - MINUTE_S
-        looks = {} if is_past else await self._look_at(wanted)
+        looks = {} if end_s <= minute_s - MINUTE_S else await self._look_at(wanted)
+        return {queue: looks.get(queue, NO_LOOKS) for queue in wanted}
+
+    def _seconds(
+        self, queue: LiveQueue, metric: QueueMetric, looks: MinuteLooks, start_s: int, now_s: int
+    ) -> Iterable[tuple[int, QueueRow]]:
+        """Those that have ended, and for a gauge what the queue has now."""
+        recorder = self._recorders.get(queue)
+        if recorder is None:
+            return ()
+        rows = recorder.second_rows(start_s, now_s)
+        return chain(rows, [(now_s, looked_row(looks))]) if metric.looks else rows
+
+    async def _minutes(
+        self, looks: Mapping[LiveQueue, MinuteLooks], start_s: int, end_s: int
+    ) -> dict[LiveQueue, list[TimedQueueRow]]:
+        """What is stored, what was gathered, and the minute that has not ended. The store is read only for queues
+        of which not enough was gathered."""
         while True:
             if self._writing is not None:
                 await self._writing
             version = self._version
             ids = [
                 queue.id
-                for queue in wanted
+                for queue in looks
                 if queue in self._recorders and not self._recorders[queue].has_minutes_from(start_s)
             ]
             stored = await self._log.chunks(ids, start_s, end_s, self._offset_ms)
             if version == self._version:
                 break  # else rows may be in what was read and still be gathered, or neither
         found: dict[LiveQueue, list[TimedQueueRow]] = {}
-        for queue in wanted:
+        for queue, present in looks.items():
             if (recorder := self._recorders.get(queue)) is not None:
                 rows = stored.get(queue.id) or Rows(MINUTE_S)
-                rows.extend(self._rows_until_now(queue, recorder, looks.get(queue, NO_LOOKS)))
+                rows.extend(self._rows_until_now(queue, recorder, present))
                 found[queue] = rows.timed
         return found
 

@@ -324,6 +324,11 @@ def _counted(before: Totals, now: Totals, low: int, high: int, sizes: Sketch | N
     )
 
 
+def looked_row(looks: MinuteLooks) -> QueueRow:
+    """A row of the present second: what was looked at, and no counts."""
+    return _with_gauges(QueueRow(), list(looks.levels or ()), looks)
+
+
 def _with_gauges(row: QueueRow, gauges: list[Gauge | None], looks: MinuteLooks = NO_LOOKS) -> QueueRow:
     visible, in_flight, delayed, groups = gauges or (None, None, None, None)
     return QueueRow(

@@ -291,6 +291,10 @@ def points_of(
             yield begin_s, bucket
 
 
+SHORT_HELD_S = 2 * MINUTE_S
+"""What begins so long before a time tells which values are held at it: the minute before it, and its own."""
+
+
 def short_points(
     metric: QueueMetric,
     seconds: Iterable[tuple[int, QueueRow]],
@@ -303,35 +307,43 @@ def short_points(
     """Periods of less than a minute: from the seconds that are kept, and where there are none, from the minutes.
 
     Seconds are kept while a queue is used. What is not used does not change: a gauge holds its value, and nothing is
-    counted. A minute whose seconds are gone, and in which something was counted, has no values."""
-    last: dict[int, Bucket] = {}  # of each period
+    counted. A queue that was not active has no value before its first second. A minute whose seconds are gone, and in
+    which something was counted, has no values. The seconds and minutes of :data:`SHORT_HELD_S` before ``start_s``
+    tell what was held when the first period began."""
+    last: dict[int, QueueRow] = {}  # of each period
     minutes_seen: set[int] = set()
 
     def noted() -> Iterator[Point]:
-        for at_s, bucket in points_of(metric, seconds, SECOND_S, now_s):
-            last[at_s - (at_s - start_s) % period_s] = bucket
-            minutes_seen.add(at_s - at_s % MINUTE_S)
-            yield at_s, bucket
+        for at_s, row in seconds:
+            bucket = metric.of(row, min(at_s + SECOND_S, now_s))
+            if bucket is not None:
+                last[at_s - (at_s - start_s) % period_s] = row
+                minutes_seen.add(at_s - at_s % MINUTE_S)
+                yield at_s, bucket
 
     found = dict((yield from merged_points(noted(), start_s, end_s, period_s)))
-    held: Bucket | None = None
+    from_s = start_s - SHORT_HELD_S // period_s * period_s
+    held: QueueRow | None = None
     row_end_s = 0
     for at_s, times, row in minutes:
         if at_s != row_end_s:
             held = None
         row_end_s = at_s + times * MINUTE_S
-        first_s = max(start_s, at_s + (start_s - at_s) % period_s)
+        first_s = max(from_s, at_s + (start_s - at_s) % period_s)
         for begin_s in range(first_s, min(end_s, row_end_s, now_s + 1), period_s):
-            if begin_s in found:
+            if begin_s in last:
                 held = last[begin_s]
                 continue
             is_seen = begin_s - begin_s % MINUTE_S in minutes_seen
-            if not is_seen or held is None:
-                held = metric.of(row, min(begin_s + period_s, now_s))
+            if not is_seen:
+                held = row
+            if held is None or begin_s < start_s:
+                continue
+            bucket = metric.of(held, min(begin_s + period_s, now_s))
             if metric.kind == "gauge":
-                if held is not None:
-                    found[begin_s] = held
-            elif metric.kind == "count" and (is_seen or (held is not None and held.max == 0)):
+                if bucket is not None:
+                    found[begin_s] = bucket
+            elif metric.kind == "count" and (is_seen or (bucket is not None and bucket.max == 0)):
                 found[begin_s] = Bucket.of(0.0)
             yield
     return sorted(found.items(), key=lambda point: point[0])
