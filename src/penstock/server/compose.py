@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -182,12 +183,15 @@ class Parts:
         )
         self._ended_sessions = EndedSessions(self.broker)
         self.metrics_page.extend(self.broker)
-        self.shards = OpenShards(self.site, self.broker, encryption, runtimes, self._on_fatal)
-        if self._link_security is not None:
+        open_shards = partial(OpenShards, self.site, self.broker, encryption, runtimes, self._on_fatal)
+        if self._link_security is None:
+            self.shards = open_shards()
+        else:
             self.node = ClusterNode(
-                self.config, self._link_security, leases_of(self.site), self.shards, self._declare
-            )
-            place = self.node.place
+                self.config, self._link_security, leases_of(self.site), self.site.shards, open_shards,
+                self._declare,
+            )  # fmt: skip
+            self.shards, place = self.node.shards, self.node.place
         if place is not None:
             assert self._peers is not None
             hints = ShardHints(self.site.shards, _queue_host(self), self.config.space)

@@ -15,7 +15,7 @@ from penstock.promise import outcome, start
 from penstock.server.cluster import ClusterLinks, ClusterPlace
 from penstock.server.health import Health
 from penstock.server.settings.config import Config, ConfigError
-from penstock.server.shards import OpenShards
+from penstock.server.shards import OpenShards, ShardLeases
 from penstock.server.tls import LinkTls
 from penstock.store.leases import Leases
 
@@ -64,13 +64,14 @@ class ClusterNode:
         config: Config,
         security: LinkSecurity,
         leases: Leases,
-        shards: OpenShards,
+        shards: int,
+        open_shards: Callable[[ShardLeases], OpenShards],
         opened: Callable[[], Coroutine[Any, Any, None]],
     ) -> None:
-        """``opened`` is awaited after a shard was opened, before other nodes pass requests on for it."""
+        """``shards``: how many there are in all. ``open_shards``: makes what opens those of this node. ``opened`` is
+        awaited after a shard was opened, before other nodes pass requests on for it."""
         assert config.advertise is not None
         self._leases = leases
-        self._shards = shards
         self._opened = opened
         # A thread of its own: a renewal does not wait for commits.
         self._thread = ThreadPoolExecutor(1, "penstock-leases")
@@ -80,13 +81,12 @@ class ClusterNode:
             self._call,
             self,
             str(config.advertise),
-            shards.site.shards,
+            shards,
             prove=security.proof_of,
             hint=self._hint,
             gone=self._disconnect,
         )
-        shards.on_shard_lost = lambda shard, error: membership.lost(shard)
-        shards.lease_ended = lambda: not membership.is_connected
+        self.shards = open_shards(ShardLeases(lambda: not membership.is_connected, membership.lost))
         listen = str(config.cluster_address)
         self.place = ClusterPlace(str(config.advertise), membership, security, listen=listen)
 
@@ -128,18 +128,18 @@ class ClusterNode:
     # -- what the membership asks for ------------------------------------------------------------------------
 
     async def open_shard(self, shard: int) -> None:
-        await outcome(start(self._shards.open([shard])))
+        await outcome(start(self.shards.open([shard])))
         try:
             await outcome(start(self._opened()))
         except BaseException:
-            self._shards.drop(shard)
+            self.shards.drop(shard)
             raise
 
     async def close_shard(self, shard: int) -> None:
-        await outcome(start(self._shards.close(shard)))
+        await outcome(start(self.shards.close(shard)))
 
     def drop_shard(self, shard: int) -> None:
-        self._shards.drop(shard)
+        self.shards.drop(shard)
 
     async def _call(self, job: Callable[[], T]) -> T:
         loop = asyncio.get_running_loop()

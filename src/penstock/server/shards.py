@@ -89,6 +89,13 @@ def _open_store(store: EncryptedStore) -> ShardState:
     return state
 
 
+class ShardLeases(NamedTuple):
+    """What tells that another process may have a shard."""
+
+    has_ended: Callable[[], bool]  # of all shards, see ``Shard``
+    on_lost: Callable[[int], None]  # called with a shard when this process no longer serves it
+
+
 class OpenShards:
     def __init__(
         self,
@@ -97,8 +104,10 @@ class OpenShards:
         encryption: Encryption,
         runtimes: Runtimes,
         on_fatal: Callable[[StoreError], None],
+        leases: ShardLeases | None = None,
     ) -> None:
-        """``on_fatal`` is called when the process has to stop: a shard is lost for good, or the disk failed."""
+        """``on_fatal`` is called when the process has to stop: a shard is lost for good, or the disk failed.
+        ``leases``: None: the shards are this process's until it ends, so it stops if another one has taken one."""
         self.site = site
         self._broker = broker
         self._encryption = encryption
@@ -106,11 +115,7 @@ class OpenShards:
         self._on_fatal = on_fatal
         self._loop = asyncio.get_running_loop()
         self._opened: dict[int, _Opened] = {}
-        self.on_shard_lost: Callable[[int, StoreError], None] | None = None
-        """Called with a shard that another process has taken, when this one no longer serves it. None: no other
-        process may have it, so this one stops."""
-        self.lease_ended: Callable[[], bool] | None = None
-        """Of all shards, see ``Shard``. None: they are this process's until it ends."""
+        self._leases = leases
 
     def __getitem__(self, index: int) -> Shard:
         return self._opened[index].shard
@@ -136,11 +141,11 @@ class OpenShards:
             runtime.close()
             raise
         clock.resume(state.mark.now_ms, state.mark.wall_ms)
-        shard = Shard(
-            store, runtime, clock, self._broker.limits, state, partial(self._ended, index), index
-        )  # fmt: skip
-        if self.lease_ended is not None:
-            shard.lease_ended = self.lease_ended
+        limits, on_ended = self._broker.limits, partial(self._ended, index)
+        if self._leases is None:
+            shard = Shard(store, runtime, clock, limits, state, on_ended, index)
+        else:
+            shard = Shard(store, runtime, clock, limits, state, on_ended, index, self._leases.has_ended)
         self._opened[index] = _Opened(shard, store, runtime)
         self._broker.open_shard(shard)
         self._encryption.opened(store, shard, self.site.shards)
@@ -165,16 +170,16 @@ class OpenShards:
 
     def _ended(self, index: int, error: StoreError) -> None:
         """Other shards stay when another process took one. After a failed fsync no disk can be trusted."""
-        if self.on_shard_lost is None or isinstance(error, StoreBroken):
+        if self._leases is None or isinstance(error, StoreBroken):
             self._on_fatal(error)
         else:
             # On the next turn: the requests of the refused commit are answered first.
-            self._loop.call_soon(self._lose, index, error)
+            self._loop.call_soon(self._lose, index, error, self._leases)
 
-    def _lose(self, index: int, error: StoreError) -> None:
-        if self.drop(index) and self.on_shard_lost is not None:
+    def _lose(self, index: int, error: StoreError, leases: ShardLeases) -> None:
+        if self.drop(index):
             log.error("shard %d is lost: %s", index, error)
-            self.on_shard_lost(index, error)
+            leases.on_lost(index)
 
     def drop(self, index: int) -> bool:
         """Stop serving a shard at once, because another process may have it. False if it is not open."""
