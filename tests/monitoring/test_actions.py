@@ -15,10 +15,13 @@ from monitoring.differences import NO_SERVICE
 from monitoring.world import ACCOUNT, SPACE, MonitoringWorld
 from penstock.auth.policy import compile_policy
 from penstock.auth.principal import Principal
+from penstock.broker.internal_queues import Job
 from penstock.errors import JobFailed, StoreError
 from penstock.limits import HOUR, MINUTE
+from penstock.monitoring.actions import ALARM_ACTIONS
 from penstock.monitoring.alarm_records import PENDING, AlarmStatus, PendingAction, alarms_home
 from penstock.names import shard_of
+from penstock.promise import Promise
 from support.http_requests import json_request
 from support.world import name_of
 
@@ -219,6 +222,41 @@ def test_a_quota_that_is_reached_delays_a_message() -> None:
         world.advance(5 * MINUTE)
         assert [body["NewStateValue"] for body in bodies(world, url)] == ["ALARM"]
         assert actions(cw) == [f"Successfully executed action {arn('q', 'sqs')}"]
+
+
+def test_a_web_hook_that_answers_late_is_called_once(world: MonitoringWorld, cw: Any) -> None:
+    """Its request may wait for those of other regions for longer than a job is claimed for."""
+    world.hanging[ACCOUNT] = Promise()
+    put_alarm(cw, AlarmActions=[HOOK])
+    set_state(cw, "a", "ALARM")
+    world.advance(10 * MINUTE)
+    world.broker.keys_changed()  # the memory of all queues is loaded again
+    world.hanging.pop(ACCOUNT).resolve(None)
+    world.advance(10 * MINUTE)
+    assert (len(world.posted), actions(cw)) == (1, [f"Successfully executed action {HOOK}"])
+
+
+def test_an_action_that_has_lost_its_job_sends_nothing(
+    world: MonitoringWorld, cw: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = world.client("sqs").create_queue(QueueName="q")["QueueUrl"]
+    put_alarm(cw, AlarmActions=[arn("q", "sqs")])
+    delivery = world.broker.partition(alarms_home(SPACE).shard(world.shards)).delivery
+    find, found = delivery.find, Promise[None]()
+
+    async def find_slowly(name: Any) -> Any:
+        if not found.done:
+            await found
+        return await find(name)
+
+    monkeypatch.setattr(delivery, "find", find_slowly)
+    monkeypatch.setattr(Job, "keep", lambda job: None)  # its claim is not renewed
+    set_state(cw, "a", "ALARM")
+    world.advance(ALARM_ACTIONS.visibility_ms)
+    found.resolve(None)
+    world.advance(MINUTE)
+    assert [body["NewStateValue"] for body in bodies(world, url)] == ["ALARM"]
+    assert actions(cw) == [f"Successfully executed action {arn('q', 'sqs')}"]
 
 
 def test_a_shard_that_cannot_be_reached_delays_a_message() -> None:

@@ -176,6 +176,7 @@ class AlarmActions(Part):
 
         # A queue of another shard may refuse the message later: then the history gets this item with the reason.
         target = QueueTarget(to, msgspec.json.encode(self._item(pending, None)).decode())
+        await job.hold()
         await self._delivery.deliver(
             message, [target], ALARM_ACTIONS.name, f"the alarm {alarm.name}", in_commit, job.check_held
         )

@@ -82,8 +82,8 @@ def ls(
     the last minute, OLDEST is the age of the oldest message. Amazon SQS tells approximate counts only.
 
     With --internal: what the server has to do in the background, such as actions of alarms. PUT OFF are those among
-    the WAITING that failed and are tried again, or that are due later. It needs Penstock, and takes --limit and --json
-    only.
+    the WAITING that failed and are tried again, or that are due later. It needs Penstock, and takes --limit and
+    --json only.
 
     \b
     Examples:
