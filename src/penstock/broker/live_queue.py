@@ -66,6 +66,9 @@ if TYPE_CHECKING:
 Outcomes = list[PenstockError | None]
 """Of many receipt handles, in their order; None where it was done."""
 
+CheckQuota = Callable[[str, Sequence[Outgoing]], None]
+"""Raises QuotaReached if an account cannot send these messages."""
+
 _NOT_DELIVERED = "the response could not be delivered"
 
 
@@ -79,8 +82,7 @@ class QueueContext(NamedTuple):
     history: MessageHistory
     metering: Metering | None  # None: no metrics are kept
     delivery: QueueDelivery
-    check_quota: Callable[[str, Sequence[Outgoing]], None] | None
-    """Raises QuotaReached if an account cannot send these messages; None: there are no quotas."""
+    check_quota: CheckQuota | None  # None: there are no quotas
 
 
 class LiveQueue:
@@ -189,10 +191,13 @@ class LiveQueue:
         self.check_key()
         await self.memory.load()
 
-    def decide_send(self, messages: list[Outgoing], now_ms: int) -> tuple[list[Sent], list[Entry]]:
+    def decide_send(
+        self, messages: list[Outgoing], now_ms: int, check_quota: CheckQuota | None = None
+    ) -> tuple[list[Sent], list[Entry]]:
         """New messages join the queue with the open commit; duplicates do not. The queue has been prepared, and the
-        shard accepts sends. Raises QuotaReached or DedupFull: then nothing is decided."""
-        shard, check_quota = self._shard, self._context.check_quota
+        shard accepts sends. ``check_quota``: that of a decision about many queues. Raises QuotaReached or DedupFull:
+        then nothing is decided."""
+        shard, check_quota = self._shard, check_quota or self._context.check_quota
         if check_quota is not None:
             check_quota(self.name.account, messages)
         answers, entries = self.rules.send(messages, now_ms, shard.clock.wall_ms(), shard.changes)
