@@ -606,6 +606,20 @@ def test_a_receive_waits_a_second_for_a_shard_that_cannot_be_reached(cluster: Cl
     assert node.poll(queues.work, wait_ms=0).done, "a receive that moves nothing does not wait"
 
 
+def test_a_receive_does_not_wait_for_what_others_moved_meanwhile(cluster: Cluster) -> None:
+    queues = Queues(cluster)
+    queues.send(1)
+    node = cluster.node(queues.work)
+    (message,) = node.receive(queues.work, visibility_ms=HOUR)
+    (row,) = node.stored(queues.work)
+    cluster.network.cut.add(1)
+    poll = node.begin_poll(queues.work, wait_ms=10 * SECOND)
+    node.start(node.queue(queues.work).dead_letter(message.handle, row.seq))
+    cluster.run()
+    node.send(queues.work, "new")
+    assert poll.done and poll.bodies == ["new"]
+
+
 def test_the_receiver_who_gives_a_message_up_finds_it_in_the_other_queue(cluster: Cluster) -> None:
     queues = Queues(cluster)
     queues.send(1)

@@ -156,9 +156,10 @@ class QueueDelivery:
     async def find_all(self, names: Iterable[QueueName]) -> dict[QueueName, Destination | PenstockError]:
         """Each of these queues, or why it takes no messages. Raises Unreachable: then it cannot be known."""
         found: dict[QueueName, Destination | PenstockError] = {}
-        for name in names:
+        asked = {name: start(self.find(name)) for name in names}  # at a time, not one after the other
+        for name, destination in asked.items():
             try:
-                found[name] = await self.find(name)
+                found[name] = await destination
             except Unreachable:
                 raise
             except PenstockError as error:
@@ -269,9 +270,9 @@ class QueueDelivery:
         rules = RULES[cause]
         self._shard.open_commit.noted.append((number, rules.event, rules.from_where.format(source)))
 
-    def arrived(self, leaving: LiveQueue) -> Promise[None]:
-        """Done when all messages that left this queue so far are in their queues, or after a second."""
-        position, route = leaving.left
+    def arrived(self, left: Departed) -> Promise[None]:
+        """Done when this message and those that left for its shard before are in their queues, or after a second."""
+        position, route = left
         return _SETTLED if route is None else route.arrival(position)
 
     def is_pending(self, position: int) -> bool:

@@ -255,12 +255,12 @@ class LiveQueue:
         if not self.memory.loaded:
             await self.memory.load()
         wait_ms = settings.wait_ms if wait_ms is None else wait_ms
-        now_ms, left_before = shard.clock.now_ms(), self.left
+        now_ms = shard.clock.now_ms()
         deliveries = self._decide_receive(ask, now_ms)
         self.decided(now_ms)
         if not deliveries:
             deliveries = await self._wait(ask, caller, wait_ms)
-        dead_letters = self.left is not left_before
+        left = ask.left
         if not deliveries:
             metrics = self.metrics
             now_ms = shard.clock.now_ms()  # it may have waited
@@ -270,21 +270,21 @@ class LiveQueue:
             if settings.redrive is not None:
                 # A client that receives nothing may look into the dead-letter queue next.
                 await shard.settled(self)
-            if dead_letters:
-                await self._context.delivery.arrived(self)
+            if left is not None:
+                await self._context.delivery.arrived(left)
             return []
         caller.if_unread = partial(self._take_back, deliveries)
         # A FIFO group must stay blocked after a crash; on a standard queue a lost mark is only one more delivery.
         # Dead letters are in their queue when the answer leaves.
-        durable = shard.settled(self) if settings.fifo or dead_letters else None
+        durable = shard.settled(self) if settings.fifo or left is not None else None
         try:
             if settings.encryption_key is not None:
                 self.check_key()  # the receive may have waited long
             received = await self._hand_out(deliveries)
             if durable is not None:
                 await durable
-                if dead_letters:
-                    await self._context.delivery.arrived(self)
+                if left is not None:
+                    await self._context.delivery.arrived(left)
         except (Exception, CancelledError):
             caller.if_unread = None
             self._take_back(deliveries)
@@ -343,6 +343,7 @@ class LiveQueue:
             assert redrive is not None
             self._context.delivery.dead_letter(entry, self, redrive.target, now_ms)
             shard.open_commit.noted.append((entry.seq, DEAD_LETTERED, f"to {redrive.target.name}"))
+            ask.left = self.left
         return deliveries
 
     def _note_receive(
@@ -411,9 +412,10 @@ class LiveQueue:
         self.rules.advance(now_ms, shard.changes)
         entry = self.rules.give_up(receipt, now_ms, shard.changes)
         self._context.delivery.dead_letter(entry, self, redrive.target, now_ms)
+        left = self.left
         self.decided(now_ms)
         await shard.settled(self)
-        await self._context.delivery.arrived(self)
+        await self._context.delivery.arrived(left)
         self.note(seq, DEAD_LETTERED, requester, f"to {redrive.target.name}")
         return redrive.target
 
