@@ -11,6 +11,7 @@ import pytest
 
 from penstock.broker.delivery import Refusal
 from penstock.broker.handover import Cause, Handover, QueueTarget
+from penstock.broker.live_queue import LiveQueue
 from penstock.broker.move_tasks import MoveFailure
 from penstock.broker.outbox import (
     ARRIVAL_MS_MAX,
@@ -21,6 +22,7 @@ from penstock.broker.outbox import (
     decode_departure,
     encode_departure,
 )
+from penstock.broker.quotas import Quotas
 from penstock.broker.waiting import Ask
 from penstock.errors import KeyDisabled, SourceNotDeadLetterQueue, StoreAway, StoreUnknown
 from penstock.limits import HOUR, MINUTE
@@ -604,6 +606,20 @@ def test_a_receive_waits_a_second_for_a_shard_that_cannot_be_reached(cluster: Cl
     assert node.poll(queues.work, wait_ms=0).done, "a receive that moves nothing does not wait"
 
 
+def test_a_receive_does_not_wait_for_what_others_moved_meanwhile(cluster: Cluster) -> None:
+    queues = Queues(cluster)
+    queues.send(1)
+    node = cluster.node(queues.work)
+    (message,) = node.receive(queues.work, visibility_ms=HOUR)
+    (row,) = node.stored(queues.work)
+    cluster.network.cut.add(1)
+    poll = node.begin_poll(queues.work, wait_ms=10 * SECOND)
+    node.start(node.queue(queues.work).dead_letter(message.handle, row.seq))
+    cluster.run()
+    node.send(queues.work, "new")
+    assert poll.done and poll.bodies == ["new"]
+
+
 def test_the_receiver_who_gives_a_message_up_finds_it_in_the_other_queue(cluster: Cluster) -> None:
     queues = Queues(cluster)
     queues.send(1)
@@ -622,7 +638,7 @@ def test_the_receiver_who_gives_a_message_up_finds_it_in_the_other_queue(cluster
 def deliver(cluster: Cluster, targets: list[str], body: str = "news", **more: Any) -> list[Refusal]:
     """From shard 0. Returns the refusals of queues of that shard."""
     delivery, refused = cluster.nodes[0].broker.partition(0).delivery, list[Refusal]()
-    message = Outgoing(body=body, sender="a service", size=len(body), **more)
+    message = Outgoing(body=body, sender="a service", **more)
     cluster.nodes[0].do(
         delivery.deliver(
             message, [QueueTarget(name_of(each), each) for each in targets], "toy", "the toy", refused.extend
@@ -699,6 +715,74 @@ def test_the_quota_of_the_account_of_a_queue_holds_in_every_shard() -> None:
         deliver(cluster, [target], "too much")
         assert [(each.reason, each.message.body) for each in refused] == [("QuotaReached", "too much")]
         assert cluster.node(target).counts(target) == (1, 0, 0)
+
+
+@pytest.mark.parametrize("shard", [0, 1], ids=["here", "elsewhere"])
+@pytest.mark.parametrize("is_late", [False, True], ids=["before", "after"])
+def test_a_queue_that_fails_unexpectedly_refuses_alone(
+    cluster: Cluster, shard: int, is_late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``is_late``: when the message is in the open commit already."""
+    refused: list[Refusal] = []
+    cluster.nodes[0].broker.partition(0).delivery.on_refused("toy", refused.append)
+    good, bad = cluster.name("good", shard), cluster.name("bad", shard)
+    node = cluster.node(bad)
+    node.create(good)
+    node.create(bad)
+    broken, decide_send = node.queue(bad), LiveQueue.decide_send
+
+    def fail(queue: LiveQueue, messages: list[Outgoing], now_ms: int) -> Any:
+        if queue is broken and not is_late:
+            raise ValueError("a bug")
+        decided = decide_send(queue, messages, now_ms)
+        if queue is broken:
+            raise ValueError("a bug")
+        return decided
+
+    monkeypatch.setattr(LiveQueue, "decide_send", fail)
+    here = deliver(cluster, [good, bad, good])
+    cluster.advance(MINUTE)
+    assert node.counts(good) == (2, 0, 0)
+    assert node.counts(bad) == (0, 0, 0)
+    assert [(each.target.token, each.reason) for each in here + refused] == [(bad, "ValueError")]
+
+
+def test_the_size_of_messages_is_limited_in_every_shard(cluster: Cluster) -> None:
+    refused: list[Refusal] = []
+    cluster.nodes[0].broker.partition(0).delivery.on_refused("toy", refused.append)
+    targets = [cluster.name("target", shard) for shard in range(3)]
+    for target in targets:
+        cluster.node(target).create(target, message_bytes_max=1024)
+    here = deliver(cluster, targets, "x" * 1025)
+    assert sorted(each.target.token for each in here + refused) == sorted(targets)
+    assert {each.reason for each in here + refused} == {"NotPossible"}
+    assert deliver(cluster, targets, "x" * 1024) == []
+    for target in targets:
+        node = cluster.node(target)
+        assert node.counts(target) == (1, 0, 0)
+        assert node.queue(target).metrics.sizes == {1024: 1}
+
+
+def test_a_quota_is_computed_once_for_a_message_to_many_queues(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = msgspec.structs.replace(ROOMY, quota_messages=60)
+    with Cluster(limits=limits) as cluster:
+        targets = [cluster.name(f"target-{i}-", shard) for i in range(40) for shard in (0, 1)]
+        for target in targets:
+            cluster.node(target).create(target)
+        computed, used = [0], Quotas.used
+
+        def count(quotas: Quotas, account: str) -> tuple[int, int]:
+            computed[0] += 1
+            return used(quotas, account)
+
+        monkeypatch.setattr(Quotas, "used", count)
+        here, there = targets[::2], targets[1::2]
+        assert deliver(cluster, targets) == []
+        assert computed[0] <= 4
+        refused = deliver(cluster, here)
+        assert len(refused) == 20, "40 of them were in the queues of this process"
+        assert {each.reason for each in refused} == {"QuotaReached"}
+        assert cluster.node(there[0]).counts(there[0]) == (1, 0, 0)
 
 
 def test_a_service_that_fails_to_decide_blocks_no_others(

@@ -27,9 +27,8 @@ from hypothesis.stateful import (
 
 from penstock.broker import outbox, partition
 from penstock.broker.delivery import QueueDelivery, Refusal
-from penstock.broker.handover import Cause, Handover, QueueTarget, Taken, TargetRefusal
+from penstock.broker.handover import Cause, Departed, Handover, QueueTarget, Taken, TargetRefusal
 from penstock.broker.inbox import INBOXES, Inbox
-from penstock.broker.live_queue import LiveQueue
 from penstock.broker.outbox import LOG_KIND, OUTBOX, Leaving, Outbox, Page, Route
 from penstock.broker.partition import Partition
 from penstock.broker.parts import Part
@@ -388,7 +387,7 @@ class ForgetfulInbox(Inbox):
 class HastyDelivery(QueueDelivery):
     """Does not wait for dead letters."""
 
-    def arrived(self, leaving: LiveQueue) -> Promise[None]:
+    def arrived(self, left: Departed) -> Promise[None]:
         arrived: Promise[None] = Promise()
         arrived.resolve(None)
         return arrived

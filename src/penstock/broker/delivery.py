@@ -15,6 +15,7 @@ and the service that caused the delivery decides about its message.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import StrEnum
 from functools import partial
@@ -26,15 +27,16 @@ from penstock.broker.encryption import KeyGuard
 from penstock.broker.failures import Failures
 from penstock.broker.handover import UNREADABLE, Cause, Departed, HandedMessage, QueueTarget
 from penstock.broker.history import DEAD_LETTERED, MOVED, SENT, EventKind
-from penstock.broker.quotas import Quotas
+from penstock.broker.quotas import QuotaRoom, Quotas
 from penstock.broker.shard import Shard
 from penstock.errors import NotPossible, PenstockError, QueueMissing, Unreachable
 from penstock.names import QueueName
-from penstock.promise import Promise
+from penstock.promise import Promise, start
 from penstock.queues.messages import (
     Content,
     Entry,
     Outgoing,
+    bytes_sent,
     decode_content,
     encode_content,
     entry_of,
@@ -47,6 +49,8 @@ from penstock.store.changes import EntryRow
 if TYPE_CHECKING:
     from penstock.broker.live_queue import LiveQueue
     from penstock.broker.outbox import Outbox
+
+log = logging.getLogger("penstock.broker")
 
 _SETTLED: Promise[None] = Promise()
 _SETTLED.resolve(None)
@@ -99,10 +103,9 @@ class Destination(NamedTuple):
         """Raises NotPossible if the queue does not take this message."""
         if self.settings.fifo and row.group is None:
             raise NotPossible("a FIFO queue only takes messages with a group: give the message a group first")
-        most = self.settings.message_bytes_max
         # What is stored is never smaller than what was sent.
-        if len(content) > most and decode_content(content).bytes_sent > most:
-            raise NotPossible(f"the message is larger than the {most} bytes that the queue accepts")
+        if len(content) > self.settings.message_bytes_max:
+            _check_size(decode_content(content).bytes_sent, self.settings)
 
 
 class Again(NamedTuple):
@@ -161,9 +164,10 @@ class QueueDelivery:
     async def find_all(self, names: Iterable[QueueName]) -> dict[QueueName, Destination | PenstockError]:
         """Each of these queues, or why it takes no messages. Raises Unreachable: then it cannot be known."""
         found: dict[QueueName, Destination | PenstockError] = {}
-        for name in names:
+        asked = {name: start(self.find(name)) for name in names}  # at a time, not one after the other
+        for name, destination in asked.items():
             try:
-                found[name] = await self.find(name)
+                found[name] = await destination
             except Unreachable:
                 raise
             except PenstockError as error:
@@ -274,9 +278,9 @@ class QueueDelivery:
         rules = RULES[cause]
         self._shard.open_commit.noted.append((number, rules.event, rules.from_where.format(source)))
 
-    def arrived(self, leaving: LiveQueue) -> Promise[None]:
-        """Done when all messages that left this queue so far are in their queues, or after a second."""
-        position, route = leaving.left
+    def arrived(self, left: Departed) -> Promise[None]:
+        """Done when this message and those that left for its shard before are in their queues, or after a second."""
+        position, route = left
         return _SETTLED if route is None else route.arrival(position)
 
     def is_pending(self, position: int) -> bool:
@@ -331,9 +335,10 @@ class QueueDelivery:
         here = [target.queue for target in targets if not self.is_elsewhere(target.queue)]
         queues = [queue for name in here if (queue := self._queues.get(name)) is not None]
         while unloaded := [each for each in queues if not each.memory.loaded and not each.deleted]:
-            for queue in unloaded:
+            loads = [start(queue.memory.load()) for queue in unloaded]  # at a time, not one after the other
+            for load in loads:
                 try:
-                    await queue.memory.load()
+                    await load
                 except QueueMissing:
                     continue
 
@@ -342,23 +347,43 @@ class QueueDelivery:
     ) -> list[Refusal]:
         """The part of :meth:`deliver` that joins the open commit. Returns which queues of this shard refuse the
         message. A FIFO queue that was not prepared does."""
-        refusals: list[Refusal] = []
+        message = msgspec.structs.replace(message, size=bytes_sent(message.body, message.attributes))
+        quotas, refusals = self._quotas.room(), list[Refusal]()
         elsewhere: dict[int, list[QueueTarget]] = {}
         for target in targets:
             index = None if self._outbox is None else self._outbox.other_shard(target.queue)
             if index is not None:
                 elsewhere.setdefault(index, []).append(target)
                 continue
-            try:
-                self._send(self._find_here(target.queue), message, source)
-            except PenstockError as error:
-                refusals.append(Refusal(target, message, type(error).__name__))
+            reason = self._refusal(target, lambda queue: self._send(queue, message, source, quotas))
+            if reason is not None:
+                refusals.append(Refusal(target, message, reason))
         for of_shard in elsewhere.values():
             assert self._outbox is not None
             self._outbox.add(self._stored(message), Cause.SERVICE, of_shard, source, service=service)
         return refusals
 
-    def _send(self, queue: LiveQueue, message: Outgoing, source: str) -> None:
+    def _refusal(self, target: QueueTarget, join: Callable[[LiveQueue], None]) -> str | None:
+        """A message joins a queue of this shard, with the open commit. Returns the name of the error if the queue
+        refuses it: then nothing of it is in the commit, which others share."""
+        added = self._shard.changes.added
+        before = len(added)
+        try:
+            queue = self._find_here(target.queue)
+            join(queue)
+        except PenstockError as error:
+            return type(error).__name__
+        except Exception as error:
+            # Whoever sent it would send it again for ever, and with it what joined other queues before.
+            log.exception("a message cannot join the queue %s", target.queue.name)
+            for row in added[before:]:
+                self._shard.changes.remove(row.queue, row)
+                joining = self._shard.joining(queue)
+                joining[:] = [entry for entry in joining if entry.seq != row.seq]
+            return type(error).__name__
+        return None
+
+    def _send(self, queue: LiveQueue, message: Outgoing, source: str, quotas: QuotaRoom | None) -> None:
         """Decide a send of a service, with the open commit. Raises PenstockError."""
         queue.check_key()
         shard, now_ms = self._shard, self._shard.clock.now_ms()
@@ -366,7 +391,12 @@ class QueueDelivery:
             raise NotPossible("a FIFO queue only takes messages with a group")
         if queue.settings.fifo and not queue.memory.loaded:
             raise NotPossible("the memory of the queue is not loaded")
-        answers, entries = queue.decide_send([message], now_ms)
+        _check_size(message.size, queue.settings)
+        if quotas is None:
+            answers, entries = queue.decide_send([message], now_ms)
+        else:
+            answers, entries = queue.decide_send([message], now_ms, quotas.check_messages)
+            quotas.take(queue.name.account, entries)
         cause = RULES[Cause.SERVICE].from_where.format(source)
         count = partial(queue.count_sent, [message], answers, entries, now_ms, None, cause)
         shard.open_commit.when_durable.append(lambda _: count())
@@ -410,24 +440,25 @@ class QueueDelivery:
             target for each in messages if RULES[each.cause].is_sent for target in each.targets
         )
 
-    def arrive(self, message: HandedMessage) -> list[tuple[int, str]]:
+    def arrive(self, message: HandedMessage, quotas: QuotaRoom | None) -> list[tuple[int, str]]:
         """A message of another shard joins its queues, with the open commit. Returns the targets that refuse it, by
-        their place, each with the name of the error."""
-        content, refused = message.content, list[tuple[int, str]]()
+        their place, each with the name of the error. ``quotas``: of the page that the message is in."""
+        content = message.content
         if content is None:
             # This shard alone decides what arrives, since the message may have been readable when it was handed over
             # before.
             return [(place, UNREADABLE) for place in range(len(message.targets))]
-        for place, target in enumerate(message.targets):
-            try:
-                queue = self._find_here(target.queue)
-                if RULES[message.cause].is_sent:
-                    self._send(queue, outgoing_of(content, message.group), message.source)
-                else:
-                    self._add(queue, message, content)
-            except PenstockError as error:
-                refused.append((place, type(error).__name__))
-        return refused
+        if RULES[message.cause].is_sent:
+            sent = outgoing_of(content, message.group)
+            join = partial(self._send, message=sent, source=message.source, quotas=quotas)
+        else:
+            join = partial(self._add, message=message, content=content)
+        reasons = [self._refusal(target, join) for target in message.targets]
+        return [(place, reason) for place, reason in enumerate(reasons) if reason is not None]
+
+    def quota_room(self) -> QuotaRoom | None:
+        """What accounts may still have, for what arrives in one turn; None: there are no quotas."""
+        return self._quotas.room()
 
     def _add(self, queue: LiveQueue, message: HandedMessage, content: bytes) -> None:
         """A message that left a queue of another shard, or a copy of one, joins a queue of this one."""
@@ -448,6 +479,12 @@ class QueueDelivery:
         if message.failures:
             self._failures.add(queue.id, number, message.failures)
         self._note(number, message.cause, message.source)
+
+
+def _check_size(size: int, settings: QueueSettings) -> None:
+    most = settings.message_bytes_max
+    if size > most:
+        raise NotPossible(f"the message is larger than the {most} bytes that the queue accepts")
 
 
 def outgoing_of(content: bytes, group: str | None) -> Outgoing:

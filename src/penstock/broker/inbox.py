@@ -38,8 +38,9 @@ class Inbox:
             shard.check_sends()
             first = handover.messages[0].position
             refusals = [each for each in taken.all_refusals if each.position >= first]
+            quotas = self._delivery.quota_room()
             for message in new:
-                refused = self._delivery.arrive(message)
+                refused = self._delivery.arrive(message, quotas)
                 refusals += [TargetRefusal(message.position, place, reason) for place, reason in refused]
             taken = Taken(new[-1].position, refusals=tuple(refusals))
             self._taken.put(key, taken)

@@ -66,6 +66,9 @@ if TYPE_CHECKING:
 Outcomes = list[PenstockError | None]
 """Of many receipt handles, in their order; None where it was done."""
 
+CheckQuota = Callable[[str, Sequence[Outgoing]], None]
+"""Raises QuotaReached if an account cannot send these messages."""
+
 _NOT_DELIVERED = "the response could not be delivered"
 
 
@@ -79,8 +82,7 @@ class QueueContext(NamedTuple):
     history: MessageHistory
     metering: Metering | None  # None: no metrics are kept
     delivery: QueueDelivery
-    check_quota: Callable[[str, Sequence[Outgoing]], None] | None
-    """Raises QuotaReached if an account cannot send these messages; None: there are no quotas."""
+    check_quota: CheckQuota | None  # None: there are no quotas
 
 
 class LiveQueue:
@@ -189,10 +191,13 @@ class LiveQueue:
         self.check_key()
         await self.memory.load()
 
-    def decide_send(self, messages: list[Outgoing], now_ms: int) -> tuple[list[Sent], list[Entry]]:
+    def decide_send(
+        self, messages: list[Outgoing], now_ms: int, check_quota: CheckQuota | None = None
+    ) -> tuple[list[Sent], list[Entry]]:
         """New messages join the queue with the open commit; duplicates do not. The queue has been prepared, and the
-        shard accepts sends. Raises QuotaReached or DedupFull: then nothing is decided."""
-        shard, check_quota = self._shard, self._context.check_quota
+        shard accepts sends. ``check_quota``: that of a decision about many queues. Raises QuotaReached or DedupFull:
+        then nothing is decided."""
+        shard, check_quota = self._shard, check_quota or self._context.check_quota
         if check_quota is not None:
             check_quota(self.name.account, messages)
         answers, entries = self.rules.send(messages, now_ms, shard.clock.wall_ms(), shard.changes)
@@ -250,12 +255,12 @@ class LiveQueue:
         if not self.memory.loaded:
             await self.memory.load()
         wait_ms = settings.wait_ms if wait_ms is None else wait_ms
-        now_ms, left_before = shard.clock.now_ms(), self.left
+        now_ms = shard.clock.now_ms()
         deliveries = self._decide_receive(ask, now_ms)
         self.decided(now_ms)
         if not deliveries:
             deliveries = await self._wait(ask, caller, wait_ms)
-        dead_letters = self.left is not left_before
+        left = ask.left
         if not deliveries:
             metrics = self.metrics
             now_ms = shard.clock.now_ms()  # it may have waited
@@ -265,21 +270,21 @@ class LiveQueue:
             if settings.redrive is not None:
                 # A client that receives nothing may look into the dead-letter queue next.
                 await shard.settled(self)
-            if dead_letters:
-                await self._context.delivery.arrived(self)
+            if left is not None:
+                await self._context.delivery.arrived(left)
             return []
         caller.if_unread = partial(self._take_back, deliveries)
         # A FIFO group must stay blocked after a crash; on a standard queue a lost mark is only one more delivery.
         # Dead letters are in their queue when the answer leaves.
-        durable = shard.settled(self) if settings.fifo or dead_letters else None
+        durable = shard.settled(self) if settings.fifo or left is not None else None
         try:
             if settings.encryption_key is not None:
                 self.check_key()  # the receive may have waited long
             received = await self._hand_out(deliveries)
             if durable is not None:
                 await durable
-                if dead_letters:
-                    await self._context.delivery.arrived(self)
+                if left is not None:
+                    await self._context.delivery.arrived(left)
         except (Exception, CancelledError):
             caller.if_unread = None
             self._take_back(deliveries)
@@ -338,6 +343,7 @@ class LiveQueue:
             assert redrive is not None
             self._context.delivery.dead_letter(entry, self, redrive.target, now_ms)
             shard.open_commit.noted.append((entry.seq, DEAD_LETTERED, f"to {redrive.target.name}"))
+            ask.left = self.left
         return deliveries
 
     def _note_receive(
@@ -406,9 +412,10 @@ class LiveQueue:
         self.rules.advance(now_ms, shard.changes)
         entry = self.rules.give_up(receipt, now_ms, shard.changes)
         self._context.delivery.dead_letter(entry, self, redrive.target, now_ms)
+        left = self.left
         self.decided(now_ms)
         await shard.settled(self)
-        await self._context.delivery.arrived(self)
+        await self._context.delivery.arrived(left)
         self.note(seq, DEAD_LETTERED, requester, f"to {redrive.target.name}")
         return redrive.target
 

@@ -14,7 +14,7 @@ from penstock.broker.parts import Part
 from penstock.broker.shard import Commit, Shard
 from penstock.errors import QuotaReached
 from penstock.limits import Limits
-from penstock.queues.messages import Outgoing
+from penstock.queues.messages import Entry, Outgoing
 from penstock.store.changes import Changes
 
 _NOTHING = (0, 0)
@@ -53,6 +53,14 @@ class Quotas:
 
     def check(self, account: str, messages: int, bytes_more: int) -> None:
         """Raise QuotaReached if an account cannot have this many more messages and bytes."""
+        self.compare(self.used(account), messages, bytes_more)
+
+    def room(self) -> QuotaRoom | None:
+        """What accounts may still have, for a decision about many queues in one turn; None: there are no quotas."""
+        return QuotaRoom(self) if self.bounds_messages else None
+
+    def used(self, account: str) -> tuple[int, int]:
+        """How many messages and bytes an account has, with those that are not durable yet."""
         used, size = self._by_account.get(account, _NOTHING)
         sources = [usage.uncommitted for usage in self._usages]
         if self._others is not None:
@@ -61,10 +69,14 @@ class Quotas:
             used_there, size_there = of(account)
             used += used_there
             size += size_there
+        return used, size
+
+    def compare(self, used: tuple[int, int], messages: int, bytes_more: int) -> None:
+        """Raise QuotaReached if an account that has so much cannot have this many more messages and bytes."""
         messages_max, bytes_max = self.limits.quota_messages, self.limits.quota_bytes
-        if messages_max and messages and used + messages > messages_max:
+        if messages_max and messages and used[0] + messages > messages_max:
             raise QuotaReached("messages", messages_max)
-        if bytes_max and size + bytes_more > bytes_max:
+        if bytes_max and used[1] + bytes_more > bytes_max:
             raise QuotaReached("bytes", bytes_max)
 
     def add(self, account: str, messages: int, size: int) -> None:
@@ -73,6 +85,27 @@ class Quotas:
         self._by_account[account] = now = used[0] + messages, used[1] + size
         if self._others is not None:
             self._others.publish(account, *now)
+
+
+class QuotaRoom:
+    """What accounts may still have. It is computed once for each account, so that a message for a thousand queues
+    needs no thousand sums. Valid for one turn of the event loop, if everything that is added meanwhile is taken."""
+
+    def __init__(self, quotas: Quotas) -> None:
+        self._quotas = quotas
+        self._used: dict[str, tuple[int, int]] = {}
+
+    def check_messages(self, account: str, messages: Sequence[Outgoing]) -> None:
+        """Raise QuotaReached if these do not fit beside what the account has."""
+        used = self._used.get(account)
+        if used is None:
+            used = self._used[account] = self._quotas.used(account)
+        self._quotas.compare(used, len(messages), sum(map(_size, messages)))
+
+    def take(self, account: str, entries: Sequence[Entry]) -> None:
+        """These joined a queue of the account, after they were checked."""
+        used, size = self._used[account]
+        self._used[account] = used + len(entries), size + sum(entry.size for entry in entries)
 
 
 class ShardUsage(Part):

@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
+import msgspec
+
+from penstock.broker.handover import Departed
 from penstock.broker.runtime import Timer
 from penstock.broker.shard import Shard
 from penstock.errors import PenstockError
@@ -30,13 +33,14 @@ class Client(Protocol):
     if_unread: Callable[[], None] | None  # called when the response could not be written
 
 
-class Ask(NamedTuple):
+class Ask(msgspec.Struct, eq=False):
     """What a receive asks for."""
 
     messages_max: int
     visibility_ms: int | None  # None: the queue's own
     attempt_id: str | None
     requester: Requester | None = None
+    left: Departed | None = None  # the last dead letter that it has moved
 
 
 class Waiter:

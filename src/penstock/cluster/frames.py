@@ -15,7 +15,7 @@ from typing import Protocol
 
 import msgspec
 
-VERSION = 1
+VERSION = 2
 """Of frames, and of what they carry. Processes of different versions do not talk to each other."""
 
 PIECE_BYTES = 256 * 1024

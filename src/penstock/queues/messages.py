@@ -7,6 +7,7 @@ memory.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -43,12 +44,17 @@ class Content(msgspec.Struct, frozen=True, array_like=True):
     @property
     def bytes_sent(self) -> int:
         """What counts against the maximum size of messages."""
-        size = len(self.body.encode())
-        for name, attribute in (self.attributes or {}).items():
-            value = attribute.value
-            size += len(name.encode()) + len(attribute.type)
-            size += len(value.encode() if isinstance(value, str) else value)
-        return size
+        return bytes_sent(self.body, self.attributes)
+
+
+def bytes_sent(body: str, attributes: Mapping[str, Attribute] | None) -> int:
+    """What counts against the maximum size of messages."""
+    size = len(body.encode())
+    for name, attribute in (attributes or {}).items():
+        value = attribute.value
+        size += len(name.encode()) + len(attribute.type)
+        size += len(value.encode() if isinstance(value, str) else value)
+    return size
 
 
 _encoder = msgspec.msgpack.Encoder()

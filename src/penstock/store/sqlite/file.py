@@ -44,7 +44,7 @@ CHECKPOINT_PAGES = 1000
 LOG_BYTES_KEPT = 16 * 1024 * 1024
 BUSY_MS = 5000  # no other process writes; a backup tool may hold a lock for a moment
 
-MIGRATIONS: Sequence[str] = (script("sqlite", "migrate_1"), script("sqlite", "migrate_2"))
+MIGRATIONS: Sequence[str] = tuple(script("sqlite", f"migrate_{version}") for version in (1, 2, 3))
 """``MIGRATIONS[0]`` leads from format version 1 to 2, and so on; ``sql/schema.sql`` is always the present format."""
 
 _MAGIC = b"SQLite format 3\x00"
