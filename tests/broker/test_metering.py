@@ -798,7 +798,7 @@ def test_seconds_are_kept_for_three_hours_within_their_memory(metered: World) ->
 
 @pytest.mark.slow
 def test_seconds_of_many_queues_are_bounded() -> None:
-    limits = msgspec.structs.replace(ROOMY, metrics_seconds_bytes=5_000, metrics_seconds_queues=3)
+    limits = msgspec.structs.replace(ROOMY, metrics_seconds_bytes=110_000, metrics_seconds_queues=3)
     with World(limits) as world:
         world.clock.advance(START_MS - world.clock.now_ms())
         for n in range(5):

@@ -9,7 +9,7 @@ import zlib
 import msgspec
 import pytest
 
-from penstock.broker.recording import SecondsMemory
+from penstock.broker.recording import SecondRows, SecondsMemory
 from penstock.metrics.buckets import Bucket
 from penstock.metrics.chunks import ChunkedRows, TimedRow, rows_between
 from penstock.metrics.queue_rows import QUEUE_CHUNKS, QueueRow
@@ -120,22 +120,59 @@ def test_rows_between_two_times_are_those_that_begin_there() -> None:
     assert list(rows_between(timed, 60, 400, 900)) == []
 
 
+def rows_of(seconds: SecondRows) -> list[tuple[int, QueueRow]]:
+    return list(seconds.taken(0, 2 * START_S))
+
+
 def test_seconds_of_the_largest_account_go_first() -> None:
-    memory = SecondsMemory(20_000)
-    modest = ChunkedRows(QUEUE_CHUNKS, 1, 60)
-    greedy = [ChunkedRows(QUEUE_CHUNKS, 1, 60) for _ in range(10)]
+    memory = SecondsMemory(200_000)
+    modest, greedy = SecondRows(), [SecondRows() for _ in range(20)]
     for second in range(600):
         at_s, row = START_S + second, QueueRow(sent=second, sent_bytes=second * 77)
         memory.add("modest", modest, at_s, row)
         for each in greedy:
             memory.add("greedy", each, at_s, row)
-    assert len(modest.numbers()) == 10, "its share is large enough for all of it"
-    assert all(1 <= len(each.numbers()) < 10 for each in greedy)
-    assert modest.packed_bytes + sum(each.packed_bytes for each in greedy) <= 20_000
-    assert all(max(each.numbers()) == max(modest.numbers()) for each in greedy), "the oldest went"
+    assert len(rows_of(modest)) == 600, "its share is large enough for all of it"
+    for each in greedy:
+        kept = [at_s for at_s, _ in rows_of(each)]
+        assert kept == list(range(kept[0], START_S + 600)) and kept[0] > START_S, "the oldest went"
+    assert modest.size + sum(each.size for each in greedy) <= 200_000
     for each in greedy:
         memory.forget("greedy", each)
-    assert all(each.packed_bytes == 0 for each in greedy)
-    before = modest.packed_bytes
-    memory.add("modest", modest, START_S + 5 * 3600, QueueRow())
-    assert modest.packed_bytes == 0 < before, "seconds are kept for three hours"
+    assert all(each.size == 0 for each in greedy)
+
+
+def test_seconds_of_an_idle_queue_go_after_three_hours() -> None:
+    memory, idle = SecondsMemory(1_000_000), SecondRows()
+    for second in range(100):
+        memory.add("a", idle, START_S + second, QueueRow(sent=second))
+    memory.trim(START_S + 3 * 3600)
+    assert len(rows_of(idle)) == 100
+    memory.trim(START_S + 4 * 3600)
+    assert (rows_of(idle), idle.size) == ([], 0)
+
+
+def test_seconds_that_repeat_take_no_memory_and_open_ones_are_counted() -> None:
+    memory = SecondsMemory(20_000)
+    used_once = [SecondRows() for _ in range(20)]
+    for each in used_once:
+        for second in range(60):
+            memory.add("a", each, START_S + second, QueueRow(sent=int(second == 0), visible=1))
+    assert all(len(rows_of(each)) == 60 for each in used_once)
+    assert all(0 < each.size < 1000 for each in used_once)
+    changing = [SecondRows() for _ in range(2)]
+    for each in changing:
+        for second in range(30):
+            memory.add("b", each, START_S + second, QueueRow(sent=second))
+    assert changing[0].size == 0 < changing[1].size, "though nothing is packed"
+
+
+def test_seconds_are_read_while_others_are_added() -> None:
+    seconds = SecondRows()
+    for second in range(1000):
+        seconds.add(START_S + second, QueueRow(sent=second))
+    taken = seconds.taken(START_S + 500, START_S + 2000)
+    seconds.add(START_S + 999, QueueRow(sent=1))
+    seconds.add(START_S + 1000, QueueRow(sent=1000))
+    seconds.drop(seconds.open_number)
+    assert [row.sent for _, row in taken] == list(range(500, 1000))

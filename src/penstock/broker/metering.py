@@ -1,9 +1,9 @@
 """Samples the queues of a shard, stores their samples and counts, and reads them back.
 
-While a queue is used it is looked at every second. If too many are (``limits.metrics_seconds_queues``), the others are
-looked at when a second ends in which they were used, so that what arrives is seen in every queue. Once a minute, half
-a second after it has begun, every queue that is active is looked at, and what the last minute brought is stored by one
-commit.
+While a queue is used it is looked at every second. If too many are (``limits.metrics_seconds_queues``), each of the
+others is looked at when a second ends in which it was used, so that what arrives is seen in every queue. Once a
+minute, half a second after it has begun, every queue that is active is looked at, and what the last minute brought is
+stored by one commit.
 """
 
 from __future__ import annotations
@@ -185,6 +185,7 @@ class Metering(Part):
         shard = self._shard
         now_ms = shard.clock.now_ms()
         minute_s = (now_ms + self._offset_ms) // MINUTE * MINUTE_S - MINUTE_S
+        self._memory.trim(minute_s)
         rows: list[tuple[int, int, QueueRow]] = []
         same: list[int] = []
         async for queue, looks in self._active_queues(now_ms):

@@ -7,7 +7,7 @@ and so on) from :mod:`penstock.broker.metering`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import chain
+from itertools import chain, takewhile
 from typing import NamedTuple
 
 from penstock.broker.queue_figures import Levels
@@ -15,7 +15,7 @@ from penstock.broker.queue_metrics import Totals
 from penstock.limits import SECOND
 from penstock.metrics.buckets import Sketch, sketch_key
 from penstock.metrics.budget import MetricBudget
-from penstock.metrics.chunks import ChunkedRows
+from penstock.metrics.chunks import CHUNK_BYTES, rows_between
 from penstock.metrics.queue_rows import (
     QUEUE_CHUNKS,
     Gauge,
@@ -28,7 +28,9 @@ from penstock.metrics.queue_rows import (
 from penstock.metrics.series import MINUTE_S, SECOND_S, kept_s
 
 _SECONDS_KEPT_S = kept_s(SECOND_S)
-_SECONDS_PER_CHUNK = 60
+_ROWS_PER_CHUNK = 60
+_CHUNK_S = 30 * 60  # a chunk with fewer rows, because they repeat, has so many seconds
+_ROW_BYTES = 320  # of a row that is an object
 _ENDED_MAX = 60
 
 
@@ -43,45 +45,94 @@ class MinuteLooks(NamedTuple):
 NO_LOOKS = MinuteLooks(None, None, None)
 
 
+class SecondRows:
+    """The rows of seconds of one queue, in the order in which they came. Those of the last minutes are objects, of
+    which repeated ones are counted, and all others are packed. A chunk is known by its number: they are counted."""
+
+    __slots__ = ("_open", "_packed", "_packed_bytes", "open_number")
+
+    def __init__(self) -> None:
+        self._open = Rows(SECOND_S)
+        self._packed: dict[int, tuple[int, int, bytes]] = {}  # when it begins, when it ends, and its rows
+        self._packed_bytes = 0
+        self.open_number = 0
+
+    @property
+    def size(self) -> int:
+        """About how many bytes of memory the rows take."""
+        return self._packed_bytes + len(self._open.timed) * _ROW_BYTES
+
+    def add(self, at_s: int, row: QueueRow) -> bool:
+        """True if it is the first row of a chunk."""
+        timed = self._open.timed
+        if timed and (len(timed) >= _ROWS_PER_CHUNK or not 0 <= at_s - timed[0].at_s < _CHUNK_S):
+            packed = QUEUE_CHUNKS.pack(timed)
+            self._packed[self.open_number] = timed[0].at_s, self._open.end_s, packed
+            self._packed_bytes += len(packed) + CHUNK_BYTES
+            self.open_number += 1
+            self._open = Rows(SECOND_S)
+        is_first = not self._open.timed
+        self._open.add(at_s, row)
+        return is_first
+
+    def taken(self, start_s: int, end_s: int) -> Iterator[tuple[int, QueueRow]]:
+        """Those of [start, end) at the time of the question, one chunk after the other."""
+        packed = [
+            data for begin_s, until_s, data in self._packed.values() if begin_s < end_s and until_s > start_s
+        ]
+        chunks = chain(map(QUEUE_CHUNKS.readable, packed), [list(self._open.timed)])
+        return chain.from_iterable(rows_between(timed, SECOND_S, start_s, end_s) for timed in chunks)
+
+    def numbers(self) -> list[int]:
+        """Those of the chunks with rows."""
+        return [*self._packed, *([self.open_number] if self._open.timed else [])]
+
+    def drop(self, number: int) -> None:
+        if number == self.open_number:
+            self._open = Rows(SECOND_S)
+        else:
+            self._packed_bytes -= len(self._packed.pop(number)[2]) + CHUNK_BYTES
+
+
 class SecondsMemory:
-    """Bounds the bytes that packed seconds of all queues take: the oldest chunks of the account that has the most go
-    first."""
+    """Bounds the bytes that seconds of all queues take: the oldest of the account that has the most go first."""
 
     def __init__(self, bytes_max: int) -> None:
         self._budget = MetricBudget(bytes_max)
-        # The packed chunks of each account, those that were packed first at the beginning.
-        self._packed: dict[str, dict[tuple[ChunkedRows[QueueRow], int], None]] = {}
+        # The chunks of each account and when they begin, in the order in which they began.
+        self._chunks: dict[str, dict[tuple[SecondRows, int], int]] = {}
 
-    def add(self, account: str, seconds: ChunkedRows[QueueRow], at_s: int, row: QueueRow) -> None:
+    def add(self, account: str, seconds: SecondRows, at_s: int, row: QueueRow) -> None:
         """Adds a row to the seconds of a queue."""
-        before, bytes_before = seconds.open_number, seconds.packed_bytes
-        number = seconds.add(at_s, row)
-        if number == before:
-            return
-        packed = self._packed.setdefault(account, {})
-        packed.pop((seconds, number), None)
-        if before >= 0:
-            packed[seconds, before] = None
-        for old in seconds.trim(at_s - _SECONDS_KEPT_S):
-            packed.pop((seconds, old), None)
-        self._budget.add(account, seconds.packed_bytes - bytes_before)
+        size_before = seconds.size
+        if seconds.add(at_s, row):
+            self._chunks.setdefault(account, {})[seconds, seconds.open_number] = at_s
+        self._budget.add(account, seconds.size - size_before)
         while self._budget.is_spent:
             largest = self._budget.largest
-            self._drop(largest, *next(iter(self._packed[largest])))
+            self._drop(largest, *next(iter(self._chunks[largest])))
 
-    def forget(self, account: str, seconds: ChunkedRows[QueueRow]) -> None:
+    def trim(self, now_s: int) -> None:
+        """Once a minute: what is kept no longer goes, also of queues that are not used any more."""
+        before_s = now_s - _SECONDS_KEPT_S - _CHUNK_S
+        for account, chunks in list(self._chunks.items()):
+            old = takewhile(lambda chunk: chunk[1] < before_s, list(chunks.items()))
+            for place, _ in old:
+                self._drop(account, *place)
+
+    def forget(self, account: str, seconds: SecondRows) -> None:
         """The queue is gone."""
-        for number in seconds.numbers() - {seconds.open_number}:
+        for number in seconds.numbers():
             self._drop(account, seconds, number)
 
-    def _drop(self, account: str, seconds: ChunkedRows[QueueRow], number: int) -> None:
-        bytes_before = seconds.packed_bytes
+    def _drop(self, account: str, seconds: SecondRows, number: int) -> None:
+        size_before = seconds.size
         seconds.drop(number)
-        self._budget.add(account, seconds.packed_bytes - bytes_before)
-        packed = self._packed[account]
-        del packed[seconds, number]
-        if not packed:
-            del self._packed[account]
+        self._budget.add(account, seconds.size - size_before)
+        chunks = self._chunks[account]
+        del chunks[seconds, number]
+        if not chunks:
+            del self._chunks[account]
 
 
 class _Level:
@@ -189,7 +240,7 @@ class QueueRecorder:
         self._second_base = self._minute_base = Totals()  # before it
         self._sizes = _SizesOfMinute()
         self._unlooked: tuple[int, QueueRow] | None = None  # a second that was counted and is to be looked at
-        self._seconds = ChunkedRows(QUEUE_CHUNKS, SECOND_S, _SECONDS_PER_CHUNK)
+        self._seconds = SecondRows()
         self._ended_minutes: list[tuple[int, QueueRow]] = []  # counted and to be looked at
         self._looked: Levels | None = None  # last
         self._levels: _LevelsOfMinute | None = None  # if this minute is looked at every second
