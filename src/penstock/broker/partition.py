@@ -78,7 +78,7 @@ PartFactory = Callable[["Partition"], Part]
 
 class Partition:
     def __init__(self, shard: Shard, shared: Shared, more_parts: Sequence[PartFactory] = ()) -> None:
-        """``more_parts``: those of services. They are made last, and may use the others."""
+        """``more_parts``: those of services. They are made last, in order, and may use those before them."""
         self.shard = shard
         self._shared = shared
         migrated = [each for _, each in shard.table(FORMER_SHARDS)]
@@ -124,7 +124,8 @@ class Partition:
         shard.watch_events(self._note)
         parts: list[Part | None] = [self.upkeep, self.metering, outbox, self.moves, self.bulk_tasks]
         self.parts: list[Part] = [part for part in parts if part is not None]
-        self.parts += [make(self) for make in more_parts]
+        for make in more_parts:
+            self.parts.append(make(self))
 
     def part(self, kind: type[P]) -> P:
         """The part of this kind."""
@@ -190,6 +191,7 @@ class Partition:
         self._flush_parts()
         try:
             await self.shard.settled()
+            await self.shard.settled()  # the first one may have brought more, such as a count of what it did
         finally:
             if self.shard.ended is None:
                 self.shard.finish(StoreClosed("the server stops"))

@@ -17,19 +17,13 @@ from penstock.monitoring.actions import AlarmActions, AlarmTexts, PostWebhook
 from penstock.monitoring.alarm_history import AlarmHistory
 from penstock.monitoring.alarm_records import ALARMS, HISTORY, PENDING, alarms_home
 from penstock.monitoring.alarm_table import AlarmTable
-from penstock.monitoring.custom_metrics import (
-    CHUNKS,
-    FORMER_CHUNKS,
-    FORMER_METRICS,
-    METRICS,
-    SENT_DATA,
-    CustomMetrics,
-    metrics_home,
-)
 from penstock.monitoring.dashboards import DASHBOARDS, Dashboards, dashboards_home
 from penstock.monitoring.evaluation import Evaluation
 from penstock.monitoring.limits import MonitoringLimits
+from penstock.monitoring.measured import MEASURED_KINDS, MeasuredMetrics, ServiceNamespace
+from penstock.monitoring.metric_store import CUSTOM_KINDS, MetricStore, metrics_home
 from penstock.monitoring.reading import (
+    BucketsQuestion,
     KeysQuestion,
     MetricNamespace,
     MetricReader,
@@ -37,14 +31,15 @@ from penstock.monitoring.reading import (
     ShardMetrics,
 )
 from penstock.names import Home, Space
+from penstock.store.changes import RecordKind
 
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker
     from penstock.broker.partition import Partition
 
 
-KINDS = (
-    ALARMS, HISTORY, PENDING, SENT_DATA, METRICS, CHUNKS, FORMER_METRICS, FORMER_CHUNKS, DASHBOARDS,
+KINDS: tuple[RecordKind[Any], ...] = (
+    ALARMS, HISTORY, PENDING, *CUSTOM_KINDS.all, *MEASURED_KINDS.all, DASHBOARDS,
 )  # fmt: skip
 """All kinds of records. Their keys say where they live (:meth:`penstock.names.Home.of_key`)."""
 
@@ -55,8 +50,10 @@ class ShardMonitoring(Part, ShardMetrics):
     def __init__(self, partition: Partition, monitoring: Monitoring) -> None:
         limits = monitoring.limits
         self.shard: Shard = partition.shard
-        metrics = CustomMetrics(self.shard, monitoring.budget, limits.metrics_max, monitoring.turns)
-        super().__init__(metrics, monitoring.namespaces, monitoring.turns)
+        common = monitoring.budget, limits.metrics_max, monitoring.turns
+        metrics = MetricStore(self.shard, CUSTOM_KINDS, *common)
+        measured = MeasuredMetrics(self.shard, *common)
+        super().__init__(metrics, measured, monitoring.namespaces, monitoring.turns)
         self.dashboards = Dashboards(self.shard, limits.dashboards_max, limits.dashboard_bytes_max)
         self.history = AlarmHistory(self.shard)
         self.actions = AlarmActions(partition, self.history, monitoring.texts, monitoring.post)
@@ -71,14 +68,19 @@ class ShardMonitoring(Part, ShardMetrics):
 
     def start(self) -> None:
         self.metrics.start()
+        self.measured.start()
         self.actions.start()
         self.evaluation.start()
 
     def stop(self) -> None:
         self.metrics.stop()
+        self.measured.stop()
         self.actions.stop()
         self.alarms.stop()
         self.evaluation.stop()
+
+    def flush(self) -> None:
+        self.measured.flush()
 
 
 class Monitoring:
@@ -87,7 +89,7 @@ class Monitoring:
         broker: Broker,
         texts: AlarmTexts,
         post: PostWebhook,
-        namespaces: Sequence[MetricNamespace],
+        namespaces: Sequence[MetricNamespace | ServiceNamespace],
         limits: MonitoringLimits | None = None,
     ) -> None:
         """Before the first shard of the broker is opened. ``namespaces``: those whose metrics services measure."""
@@ -99,7 +101,8 @@ class Monitoring:
         self._broker = broker
         self.namespaces = {each.name: each for each in namespaces}
         self.reader = MetricReader(broker, self.namespaces)
-        broker.extend(lambda partition: ShardMonitoring(partition, self), [PointsQuestion, KeysQuestion])
+        questions = PointsQuestion, BucketsQuestion, KeysQuestion
+        broker.extend(lambda partition: ShardMonitoring(partition, self), questions)
 
     def _at(self, home: Home) -> ShardMonitoring:
         """Raises NotOwned."""
