@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from penstock.broker.broker import Broker
     from penstock.broker.partition import Partition
 
-_KEYS_PER_TURN = 1000
+_KEYS_PER_PAGE = 1000
 _BUCKETS_PER_STEP = 20
 
 
@@ -134,8 +134,9 @@ class KeysQuestion(ShardQuestion[list[ListedMetric]], frozen=True):
 
     async def answer(self, partition: Partition) -> list[ListedMetric]:
         kept = partition.part(ShardMetrics)
-        found = await self._listed(kept.metrics, partition)
-        found += await self._listed(kept.measured.store, partition)
+        found: list[ListedMetric] = []
+        for store in (kept.metrics, kept.measured.store):
+            found += await kept.turns.run(self._listed(store), self.space.account)
         for name, namespace in kept.namespaces.items():
             if self.namespace in (None, name):
                 found += await namespace.listed(partition, self)
@@ -147,19 +148,19 @@ class KeysQuestion(ShardQuestion[list[ListedMetric]], frozen=True):
             newest_s[each.metric] = max(each.newest_s, newest_s.get(each.metric, 0))
         return [ListedMetric(metric, newest_s[metric]) for metric in sorted(newest_s)[: self.metrics_max]]
 
-    async def _listed(self, store: MetricStore, partition: Partition) -> list[ListedMetric]:
-        """The first metrics of a store of this shard. The loop has its turn if many have to be looked at."""
+    def _listed(self, store: MetricStore) -> Steps[list[ListedMetric]]:
+        """The first metrics of a store of this shard. After a start, the newest chunk of each is unpacked."""
         found: list[ListedMetric] = []
         after = self.begins_beyond
-        while metrics := store.beyond(self.space, after, _KEYS_PER_TURN):
+        while metrics := store.beyond(self.space, after, _KEYS_PER_PAGE):
             for metric in metrics:
                 if not self.is_within(metric.key) or len(found) >= self.metrics_max:
                     return found
                 newest_s = metric.newest_s
                 if self.wants(metric.key, newest_s):
                     found.append(ListedMetric(metric.key, newest_s))
+                yield
             after = metrics[-1].key
-            await partition.shard.turn()
         return found
 
     @property
