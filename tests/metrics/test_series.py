@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.metrics.buckets import Bucket, sketch_key, sketched_value
-from penstock.metrics.chunks import repeated, rows_between
+from penstock.metrics.chunks import TimedRow, repeated, rows_between
 from penstock.metrics.series import (
     BUCKET_CHUNKS,
     CHUNK_BUCKETS,
@@ -276,3 +276,34 @@ def test_a_read_that_pauses_gives_what_there_was_at_its_beginning(
             change(series)
     except StopIteration as stop:
         assert stop.value == expected
+
+
+def test_the_newest_minute_is_found_in_one_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    series, newest_s = Series(), 40 * DAY_S + 7 * MINUTE_S
+    for at_s in range(0, newest_s + 1, 7 * HOUR_S + MINUTE_S):
+        series.add(1.0, at_s, high_resolution=True)
+    series.add(1.0, newest_s)
+    loaded = Series()
+    for id in series.chunks():
+        packed = series.chunk(id)
+        assert packed is not None
+        loaded.put_chunk(id, packed)
+    unpacked: list[bytes] = []
+    unpack = BUCKET_CHUNKS.unpack
+
+    def counted(packed: bytes) -> list[TimedRow[Bucket]]:
+        unpacked.append(packed)
+        return unpack(packed)
+
+    monkeypatch.setattr(BUCKET_CHUNKS, "unpack", counted)
+    assert loaded.newest_s == newest_s
+    assert len(unpacked) == 1
+
+
+def test_the_newest_hour_is_known_if_only_hours_are_left() -> None:
+    series, loaded, at_s = Series(), Series(), 40 * DAY_S + 7 * MINUTE_S
+    series.add(1.0, at_s)
+    for id in series.chunks():
+        if id.bucket_s == HOUR_S:
+            loaded.put_chunk(id, series.chunk(id) or b"")
+    assert loaded.newest_s == at_s - at_s % HOUR_S

@@ -92,3 +92,13 @@ def test_new_metrics_join_a_list_that_was_asked_for(shards: int) -> None:
         assert names(cw.list_metrics()) == ["e"]
         put(cw, "b", namespace="One")
         assert names(cw.list_metrics()) == ["e", "b"]
+
+
+def test_the_first_list_after_a_start_pauses_between_metrics(cw: Any, world: MonitoringWorld) -> None:
+    """It unpacks a chunk of each."""
+    put(cw, *(f"m{number}" for number in range(30)))
+    world.advance(11 * 60_000)
+    world.crash()
+    question = KeysQuestion(SPACE, None, None, [], 0, None, 100)
+    steps = question._listed(world.monitoring.of_metrics(SPACE, "App").metrics)
+    assert sum(1 for _ in steps) == 30

@@ -8,7 +8,8 @@ from monitoring.alarms import put_alarm, set_state
 from monitoring.world import MonitoringWorld
 from penstock.migrate.stores.mapping import ShardMapping
 from penstock.migrate.stores.opened import OpenShard
-from penstock.monitoring.custom_metrics import FORMER_CHUNKS, FORMER_METRICS
+from penstock.monitoring.measured import MEASURED_KINDS
+from penstock.monitoring.metric_store import FORMER_CHUNKS, FORMER_METRICS
 from penstock.monitoring.monitoring import KINDS
 from penstock.names import Home
 from support.world import FaultyStore
@@ -32,8 +33,9 @@ def test_records_go_to_the_shard_of_their_home(targets: int) -> None:
         opened = [FaultyStore(world._shard_directory(index)) for index in range(3)]
         sources = [OpenShard(store, store.open()) for store in opened]
         mapping = ShardMapping(sources, targets)
-        former = {FORMER_METRICS.name, FORMER_CHUNKS.name}  # only earlier releases store these
-        names = {kind.name for kind in KINDS} - {"alarm-action"} - former  # all actions were carried out
+        absent = {FORMER_METRICS.name, FORMER_CHUNKS.name}  # only earlier releases store these
+        absent |= {kind.name for kind in MEASURED_KINDS.all}  # no service measures anything
+        names = {kind.name for kind in KINDS} - {"alarm-action"} - absent  # all actions were carried out
         moved = [each for source in range(3) for each in mapping.records(source) if each[1].kind in names]
         assert {record.kind for _, record in moved} == names
         for target, record in moved:

@@ -19,6 +19,7 @@ from penstock.broker.broker import Broker
 from penstock.errors import JobFailed
 from penstock.limits import MINUTE, SECOND
 from penstock.monitoring.limits import MonitoringLimits
+from penstock.monitoring.measured import ServiceNamespace
 from penstock.monitoring.monitoring import Monitoring
 from penstock.monitoring.reading import MetricNamespace
 from penstock.names import Space
@@ -46,11 +47,11 @@ class MonitoringWorld(ShardsWorld):
         *,
         is_secured: bool = False,
         webhooks: tuple[str, ...] = (),
-        namespaces: Sequence[MetricNamespace] = (),
+        namespaces: Sequence[MetricNamespace | ServiceNamespace] = (),
     ) -> None:
         """``namespaces``: those of services beside SQS."""
         queues: Any = sqs.SERVICE.metric_namespaces
-        self.namespaces: Sequence[MetricNamespace] = (*queues, *namespaces)
+        self.namespaces: Sequence[MetricNamespace | ServiceNamespace] = (*queues, *namespaces)
         self.monitoring_limits = limits or MonitoringLimits()
         self.posted: list[tuple[str, str]] = []
         self.post_failures: list[JobFailed] = []

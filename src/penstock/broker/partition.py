@@ -79,7 +79,7 @@ PartFactory = Callable[["Partition"], Part]
 
 class Partition:
     def __init__(self, shard: Shard, shared: Shared, more_parts: Sequence[PartFactory] = ()) -> None:
-        """``more_parts``: makes those of services, after all others, which they may use."""
+        """``more_parts``: makes those of services, last and in order. They may use all parts before them."""
         self.shard = shard
         self._shared = shared
         migrated = [each for _, each in shard.table(FORMER_SHARDS)]
@@ -124,8 +124,9 @@ class Partition:
         shard.watch(shared.relief.relieve)
         usage_part = ShardUsage(shard, catalogue, quotas)
         parts = [history, usage_part, upkeep, self.metering, outbox, self.moves, self.bulk_tasks]
-        own = [part for part in parts if part is not None]
-        self.parts = PartList([*own, *(make(self) for make in more_parts)])
+        self.parts = PartList([part for part in parts if part is not None])
+        for make in more_parts:
+            self.parts.append(make(self))
 
     def part(self, kind: type[P]) -> P:
         """The part of this kind."""
@@ -202,6 +203,7 @@ class Partition:
         self.parts.flush()
         try:
             await self.shard.settled()
+            await self.shard.settled()  # the first one may have brought more, such as a count of what it did
         finally:
             if self.shard.ended is None:
                 self.shard.finish(StoreClosed("the server stops"))

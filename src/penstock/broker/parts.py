@@ -54,7 +54,11 @@ class PartList(Part):
     """Several parts, in the order in which they start."""
 
     def __init__(self, parts: Sequence[Part]) -> None:
-        self._parts = parts
+        self._parts = list(parts)
+
+    def append(self, part: Part) -> None:
+        """Add a part, before the list is started."""
+        self._parts.append(part)
 
     def __iter__(self) -> Iterator[Part]:
         return iter(self._parts)

@@ -52,17 +52,19 @@ def rows_between(
 
 def repeated(rows: Mapping[int, R], bucket_s: int) -> Iterator[TimedRow[R]]:
     """Rows by time, in order; those that are like the one before are counted."""
-    last: TimedRow[R] | None = None
+    last: R | None = None
+    begin_s = end_s = times = 0
     for at_s in sorted(rows):
         row = rows[at_s]
-        if last is not None and at_s == last.at_s + last.times * bucket_s and row == last.row:
-            last = last._replace(times=last.times + 1)
-            continue
-        if last is not None:
-            yield last
-        last = TimedRow(at_s, 1, row)
-    if last is not None:
-        yield last
+        if times and at_s == end_s and row == last:
+            times += 1
+        else:
+            if times:
+                yield TimedRow(begin_s, times, rows[begin_s])
+            begin_s, times, last = at_s, 1, row
+        end_s = at_s + bucket_s
+    if times:
+        yield TimedRow(begin_s, times, rows[begin_s])
 
 
 class ChunkForm(ABC, Generic[R]):
@@ -215,9 +217,11 @@ class ChunkedRows(Generic[R]):
     def newest_s(self) -> int:
         """The time of the last row; 0 if there is none."""
         for number in sorted(self.numbers(), reverse=True):
-            rows = self._rows if number == self._open else self._unpacked(self._packed[number])
-            if rows:
-                return max(rows)
+            if number == self._open:
+                return max(self._rows)
+            timed = self._form.readable(self._packed[number])
+            if timed:
+                return max(at_s + (times - 1) * self.bucket_s for at_s, times, _ in timed)
         return 0
 
     @property

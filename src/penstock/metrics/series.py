@@ -130,7 +130,13 @@ class BucketChunks(ChunkForm[Bucket]):
     def to_stored(self, row: Bucket) -> _StoredBucket:
         if row.is_constant and row.sum == row.min * row.count:
             return _StoredBucket(_short(row.count), _short(row.min))
-        sketch = None if row.sketch is None else {key: _short(count) for key, count in row.sketch.items()}
+        sketch: Sketch | None = None
+        if row.sketch is not None:
+            # Most of the time of packing goes here: no call for each count.
+            sketch = {
+                key: whole if count < _EXACT_MAX and (whole := int(count)) == count else count
+                for key, count in row.sketch.items()
+            }
         return _StoredBucket(_short(row.count), _short(row.min), _short(row.max), _short(row.sum), sketch)
 
     def from_stored(self, stored: _StoredBucket | _FormerBucket) -> Bucket:
@@ -189,7 +195,10 @@ class Series:
     def newest_s(self) -> int:
         """When the last minute with a value begins."""
         if self._newest_s is None:
-            last_s = max(level.newest_s for level in self._levels.values())
+            # Every value is in all levels from minutes on, and coarser ones are kept longer: only the newest chunk of
+            # the first one that has any is unpacked.
+            levels = (level for bucket_s, level in self._levels.items() if bucket_s >= MINUTE_S)
+            last_s = next((last_s for level in levels if (last_s := level.newest_s)), 0)
             self._newest_s = last_s - last_s % MINUTE_S
         return self._newest_s
 

@@ -7,7 +7,7 @@ raised, always before anything was decided, so that the request can be passed on
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.broker.parts import PartList
 from penstock.broker.shard import Shard
@@ -16,19 +16,13 @@ from penstock.monitoring.actions import AlarmActions, AlarmTexts, PostWebhook
 from penstock.monitoring.alarm_history import AlarmHistory
 from penstock.monitoring.alarm_records import ALARMS, HISTORY, PENDING, alarms_home
 from penstock.monitoring.alarm_table import AlarmTable
-from penstock.monitoring.custom_metrics import (
-    CHUNKS,
-    FORMER_CHUNKS,
-    FORMER_METRICS,
-    METRICS,
-    SENT_DATA,
-    CustomMetrics,
-    metrics_home,
-)
 from penstock.monitoring.dashboards import DASHBOARDS, Dashboards, dashboards_home
 from penstock.monitoring.evaluation import Evaluation
 from penstock.monitoring.limits import MonitoringLimits
+from penstock.monitoring.measured import MEASURED_KINDS, MeasuredMetrics, ServiceNamespace
+from penstock.monitoring.metric_store import CUSTOM_KINDS, MetricStore, metrics_home
 from penstock.monitoring.reading import (
+    BucketsQuestion,
     KeysQuestion,
     MetricNamespace,
     MetricReader,
@@ -36,14 +30,15 @@ from penstock.monitoring.reading import (
     ShardMetrics,
 )
 from penstock.names import Home, Space
+from penstock.store.changes import RecordKind
 
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker
     from penstock.broker.partition import Partition
 
 
-KINDS = (
-    ALARMS, HISTORY, PENDING, SENT_DATA, METRICS, CHUNKS, FORMER_METRICS, FORMER_CHUNKS, DASHBOARDS,
+KINDS: tuple[RecordKind[Any], ...] = (
+    ALARMS, HISTORY, PENDING, *CUSTOM_KINDS.all, *MEASURED_KINDS.all, DASHBOARDS,
 )  # fmt: skip
 """All kinds of records. Their keys say where they live (:meth:`penstock.names.Home.of_key`)."""
 
@@ -54,7 +49,9 @@ class ShardMonitoring(PartList):
     def __init__(self, partition: Partition, monitoring: Monitoring) -> None:
         limits, turns = monitoring.limits, monitoring.turns
         self.shard: Shard = partition.shard
-        self.metrics = CustomMetrics(self.shard, monitoring.budget, limits.metrics_max, turns)
+        common = monitoring.budget, limits.metrics_max, turns
+        self.metrics = MetricStore(self.shard, CUSTOM_KINDS, *common)
+        self.measured = MeasuredMetrics(self.shard, *common)
         self.dashboards = Dashboards(self.shard, limits.dashboards_max, limits.dashboard_bytes_max)
         self.history = AlarmHistory(self.shard)
         self.actions = AlarmActions(partition, self.history, monitoring.texts, monitoring.post)
@@ -64,8 +61,8 @@ class ShardMonitoring(PartList):
         self.evaluation = Evaluation(
             self.shard, self.alarms, self.actions, self.history, monitoring.reader, turns
         )
-        shown = ShardMetrics(self.metrics, monitoring.namespaces, turns)
-        super().__init__([shown, self.metrics, self.actions, self.evaluation, self.alarms])
+        shown = ShardMetrics(self.metrics, self.measured, monitoring.namespaces, turns)
+        super().__init__([shown, self.metrics, self.measured, self.actions, self.evaluation, self.alarms])
 
 
 class Monitoring:
@@ -74,7 +71,7 @@ class Monitoring:
         broker: Broker,
         texts: AlarmTexts,
         post: PostWebhook,
-        namespaces: Sequence[MetricNamespace],
+        namespaces: Sequence[MetricNamespace | ServiceNamespace],
         limits: MonitoringLimits | None = None,
     ) -> None:
         """Is made before the first shard of the broker is opened. ``namespaces`` are those whose metrics services
@@ -87,7 +84,8 @@ class Monitoring:
         self._broker = broker
         self.namespaces = {each.name: each for each in namespaces}
         self.reader = MetricReader(broker, self.namespaces)
-        broker.extend(lambda partition: ShardMonitoring(partition, self), [PointsQuestion, KeysQuestion])
+        questions = PointsQuestion, BucketsQuestion, KeysQuestion
+        broker.extend(lambda partition: ShardMonitoring(partition, self), questions)
 
     def _at(self, home: Home) -> ShardMonitoring:
         """Raises NotOwned."""

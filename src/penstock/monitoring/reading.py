@@ -1,21 +1,24 @@
-"""Reads metrics, whichever shard has them: those that clients sent, and those of queues.
+"""Reads metrics, whichever shard has them: those that clients sent, those of queues, and those of services.
 
 A metric of a namespace lives in one shard, the metrics of a queue in the shard of the queue. A process is asked once
-for everything that it owns, and computes the statistics itself: only numbers travel.
+for everything that it owns, and computes the statistics itself: only numbers travel. What services measure may be in
+several shards. Then buckets travel, and those of one metric add up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import msgspec
 
 from penstock.broker.parts import Part
 from penstock.broker.questions import ShardQuestion
-from penstock.metrics.series import MetricKey, Point, Series
+from penstock.metrics.series import MetricKey, Point, merged_points
 from penstock.metrics.statistics import statistic
-from penstock.monitoring.custom_metrics import CustomMetrics, metrics_home
+from penstock.monitoring.measured import MeasuredMetrics, ServiceNamespace
+from penstock.monitoring.metric_store import MetricStore, StoredMetric, metrics_home
 from penstock.names import Space
 from penstock.turns import Steps, Turns, in_pieces
 
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     from penstock.broker.broker import Broker
     from penstock.broker.partition import Partition
 
-_KEYS_PER_TURN = 1000
+_KEYS_PER_PAGE = 1000
 _BUCKETS_PER_STEP = 20
 
 
@@ -74,7 +77,7 @@ class PointsQuestion(ShardQuestion[dict[int, list[UnitPoints]]], frozen=True):
             if namespace is not None:
                 of_services.setdefault(namespace, []).append((number, query))
             elif (metric := kept.metrics.get(query.space, query.metric)) is not None:
-                steps = _unit_series(query, metric.series)
+                steps = _statistics(query, metric)
                 found[number] = await kept.turns.run(steps, query.space.account)
         for namespace, asked in of_services.items():
             answers = await namespace.read(partition, [query for _, query in asked])
@@ -85,6 +88,32 @@ class PointsQuestion(ShardQuestion[dict[int, list[UnitPoints]]], frozen=True):
 
     def merge(self, answers: list[dict[int, list[UnitPoints]]]) -> dict[int, list[UnitPoints]]:
         return {number: points for answer in answers for number, points in answer.items()}
+
+
+class BucketsQuestion(ShardQuestion[dict[int, dict[str, list[Point]]]], frozen=True):
+    """The buckets of each query about what services measure, by its number and the unit. Those of several shards may
+    be of the same time."""
+
+    kind: ClassVar[str] = "metric-buckets"
+    queries: list[tuple[int, StatQuery]]
+
+    async def answer(self, partition: Partition) -> dict[int, dict[str, list[Point]]]:
+        kept = partition.part(ShardMetrics)
+        found: dict[int, dict[str, list[Point]]] = {}
+        for number, query in self.queries:
+            metric = kept.measured.store.get(query.space, query.metric)
+            if metric is not None:
+                found[number] = await kept.turns.run(_buckets(query, metric), query.space.account)
+        return found
+
+    def merge(self, answers: list[dict[int, dict[str, list[Point]]]]) -> dict[int, dict[str, list[Point]]]:
+        merged: dict[int, dict[str, list[Point]]] = {}
+        for answer in answers:
+            for number, by_unit in answer.items():
+                present = merged.setdefault(number, {})
+                for unit, points in by_unit.items():
+                    present.setdefault(unit, []).extend(points)
+        return merged
 
 
 class ListedMetric(msgspec.Struct, frozen=True, array_like=True, order=True):
@@ -106,28 +135,33 @@ class KeysQuestion(ShardQuestion[list[ListedMetric]], frozen=True):
 
     async def answer(self, partition: Partition) -> list[ListedMetric]:
         kept = partition.part(ShardMetrics)
-        found = await self._listed(kept.metrics, partition)
+        found: list[ListedMetric] = []
+        for store in (kept.metrics, kept.measured.store):
+            found += await kept.turns.run(self._listed(store), self.space.account)
         for name, namespace in kept.namespaces.items():
             if self.namespace in (None, name):
                 found += await namespace.listed(partition, self)
         return self.merge([found])
 
     def merge(self, answers: list[list[ListedMetric]]) -> list[ListedMetric]:
-        return sorted(each for answer in answers for each in answer)[: self.metrics_max]
+        newest_s: dict[MetricKey, int] = {}  # several shards may have measured the same metric
+        for each in chain.from_iterable(answers):
+            newest_s[each.metric] = max(each.newest_s, newest_s.get(each.metric, 0))
+        return [ListedMetric(metric, newest_s[metric]) for metric in sorted(newest_s)[: self.metrics_max]]
 
-    async def _listed(self, custom: CustomMetrics, partition: Partition) -> list[ListedMetric]:
-        """The first metrics that clients sent to this shard. The loop has its turn if many have to be looked at."""
+    def _listed(self, store: MetricStore) -> Steps[list[ListedMetric]]:
+        """The first metrics of a store of this shard. After a start, the newest chunk of each is unpacked."""
         found: list[ListedMetric] = []
         after = self.begins_beyond
-        while metrics := custom.beyond(self.space, after, _KEYS_PER_TURN):
+        while metrics := store.beyond(self.space, after, _KEYS_PER_PAGE):
             for metric in metrics:
                 if not self.is_within(metric.key) or len(found) >= self.metrics_max:
                     return found
                 newest_s = metric.newest_s
                 if self.wants(metric.key, newest_s):
                     found.append(ListedMetric(metric.key, newest_s))
+                yield
             after = metrics[-1].key
-            await partition.turn()
         return found
 
     @property
@@ -162,7 +196,8 @@ class KeysQuestion(ShardQuestion[list[ListedMetric]], frozen=True):
 
 
 class MetricNamespace(Protocol):
-    """The metrics of one namespace, which a service measures."""
+    """The metrics of one namespace, which a service keeps itself. Most services name a
+    :class:`penstock.monitoring.measured.ServiceNamespace` instead."""
 
     @property
     def name(self) -> str: ...
@@ -177,14 +212,21 @@ class MetricNamespace(Protocol):
         """The first metrics of this shard, in order."""
 
 
+Namespaces = Mapping[str, MetricNamespace | ServiceNamespace]
+"""Those of services, by name. All others are of clients."""
+
+
 class ShardMetrics(Part):
     """The metrics of one shard: those that clients sent, and those of services."""
 
     def __init__(
-        self, metrics: CustomMetrics, namespaces: Mapping[str, MetricNamespace], turns: Turns
+        self, metrics: MetricStore, measured: MeasuredMetrics, namespaces: Namespaces, turns: Turns
     ) -> None:
         self.metrics = metrics
-        self.namespaces = namespaces
+        self.measured = measured
+        self.namespaces = {
+            name: each for name, each in namespaces.items() if not isinstance(each, ServiceNamespace)
+        }
         self.turns = turns
 
     def namespace_of(self, query: StatQuery) -> MetricNamespace | None:
@@ -196,16 +238,29 @@ class ShardMetrics(Part):
 class MetricReader:
     """Reads metrics of all shards."""
 
-    def __init__(self, broker: Broker, namespaces: Mapping[str, MetricNamespace]) -> None:
-        """``namespaces``: those of services, by name. All others are of clients."""
+    def __init__(self, broker: Broker, namespaces: Namespaces) -> None:
         self._broker = broker
         self._namespaces = namespaces
 
     async def read(self, queries: Sequence[StatQuery]) -> list[list[UnitPoints]]:
         """The values of each query, by unit, in order of the units. Raises Unreachable."""
-        numbered = [(self._shard_of(query), number, query) for number, query in enumerate(queries)]
-        found = await self._broker.ask(PointsQuestion(numbered))
+        measured = [
+            (number, query)
+            for number, query in enumerate(queries)
+            if self._is_measured(query.metric.namespace)
+        ]
+        others = set(range(len(queries))).difference(number for number, _ in measured)
+        numbered = [(self._shard_of(queries[number]), number, queries[number]) for number in sorted(others)]
+        found = await self._broker.ask(PointsQuestion(numbered)) if numbered else {}
+        if measured:
+            buckets = await self._broker.ask(BucketsQuestion(measured))
+            for number, query in measured:
+                steps = _merged_statistics(query, buckets.get(number, {}))
+                found[number] = await self._broker.turns.run(steps, query.space.account)
         return [found.get(number, []) for number in range(len(queries))]
+
+    def _is_measured(self, namespace: str) -> bool:
+        return isinstance(self._namespaces.get(namespace), ServiceNamespace)
 
     async def keys(self, question: KeysQuestion) -> list[ListedMetric]:
         """The first metrics in order. Raises Unreachable."""
@@ -218,16 +273,29 @@ class MetricReader:
 
     def _shard_of(self, query: StatQuery) -> int:
         namespace, shards = self._namespaces.get(query.metric.namespace), self._broker.shards
+        assert not isinstance(namespace, ServiceNamespace), "its metrics may be in every shard"
         found = None if namespace is None else namespace.shard(query, shards)
         return metrics_home(query.space, query.metric.namespace).shard(shards) if found is None else found
 
 
-def _unit_series(query: StatQuery, series: Mapping[str, Series]) -> Steps[list[UnitPoints]]:
-    """``series``: by unit."""
+def _buckets(query: StatQuery, metric: StoredMetric) -> Steps[dict[str, list[Point]]]:
     by_unit: dict[str, list[Point]] = {}
-    for unit in query.units_of(series):
-        by_unit[unit] = yield from series[unit].read(query.start_s, query.end_s, query.period_s)
+    for unit in query.units_of(metric.units):
+        by_unit[unit] = yield from metric.read(unit, query.start_s, query.end_s, query.period_s)
+    return by_unit
+
+
+def _statistics(query: StatQuery, metric: StoredMetric) -> Steps[list[UnitPoints]]:
+    by_unit = yield from _buckets(query, metric)
     return (yield from _unit_points(query, by_unit))
+
+
+def _merged_statistics(query: StatQuery, by_unit: Mapping[str, list[Point]]) -> Steps[list[UnitPoints]]:
+    """``by_unit``: the buckets of several shards."""
+    merged: dict[str, list[Point]] = {}
+    for unit, points in by_unit.items():
+        merged[unit] = yield from merged_points(points, query.start_s, query.end_s, query.period_s)
+    return (yield from _unit_points(query, merged))
 
 
 def _unit_points(query: StatQuery, by_unit: Mapping[str, list[Point]]) -> Steps[list[UnitPoints]]:

@@ -20,6 +20,7 @@ from penstock.cluster.link import Peers
 from penstock.cluster.owners import Owners
 from penstock.errors import PenstockError, StoreError
 from penstock.metrics.histogram import Histogram
+from penstock.monitoring.measured import ServiceNamespace
 from penstock.monitoring.monitoring import Monitoring
 from penstock.monitoring.reading import MetricNamespace
 from penstock.outgoing import OutgoingHttp
@@ -456,7 +457,7 @@ def declare_services() -> list[Service]:
     return services
 
 
-def metric_namespaces() -> list[MetricNamespace]:
+def metric_namespaces() -> list[MetricNamespace | ServiceNamespace]:
     """The namespaces whose metrics the registered services measure. All others are of clients."""
     namespaces: list[Any] = [each for service, _ in SERVICES for each in service.metric_namespaces]
     return namespaces

@@ -6,7 +6,7 @@ from penstock.wire.service import ArnKind, Service
 
 from .actions import ACTIONS
 from .handlers import Toy, to_fault
-from .namespace import TopicNamespace
+from .namespace import NAMESPACE
 from .topics import TOPICS
 
 __all__ = ["SERVICE", "Toy"]
@@ -22,6 +22,6 @@ SERVICE = Service(
     condition_keys=("toy:endpoint",),
     policies={"toy-publish": ("toy:Publish",), "toy-full-access": ("toy:*",)},
     console_path="topics",
-    metric_namespaces=(TopicNamespace(),),
+    metric_namespaces=(NAMESPACE,),
     records=(TOPICS,),
 )

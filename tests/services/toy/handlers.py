@@ -29,7 +29,7 @@ class Toy:
     def __init__(self, broker: Broker, post: PostRequest) -> None:
         """Must be made before the first shard of the broker is opened."""
         self.broker = broker
-        broker.extend(lambda partition: ShardTopics(partition, post, broker.turns))
+        broker.extend(lambda partition: ShardTopics(partition, post))
 
     def at(self, name: TopicName) -> ShardTopics:
         """Where a topic is. Raises NotOwned: then the request is passed on."""

@@ -13,13 +13,13 @@ from penstock.broker.internal_queues import Job, JobKind, JobQueues
 from penstock.broker.parts import Part
 from penstock.errors import PenstockError
 from penstock.limits import SECOND
+from penstock.monitoring.reading import ShardMetrics
 from penstock.names import Arn, Home, QueueName, Space, partition_of
 from penstock.queues.messages import Outgoing
 from penstock.store.changes import RecordKind
 from penstock.store.moving import by_home
-from penstock.turns import Turns
 
-from .metrics import DELIVERED, FAILED, PUBLISHED, TopicMetrics
+from .namespace import DELIVERED, DIMENSION, FAILED, NAMESPACE, PUBLISHED
 
 if TYPE_CHECKING:
     from penstock.broker.partition import Partition
@@ -77,8 +77,8 @@ class TopicMissing(PenstockError):
 class ShardTopics(Part):
     """The topics of one shard. Their queues belong to any shard."""
 
-    def __init__(self, partition: Partition, post: PostRequest, turns: Turns) -> None:
-        self.metrics = TopicMetrics(partition.shard, turns)
+    def __init__(self, partition: Partition, post: PostRequest) -> None:
+        self._measured = partition.part(ShardMetrics).measured
         self._shard = partition.shard
         self._delivery = partition.delivery
         self._post = post
@@ -153,9 +153,9 @@ class ShardTopics(Part):
                     failed += 1
 
         await self._delivery.deliver(message, targets, SENDER, f"the topic {name.name}", in_commit)
-        self.metrics.add(name, PUBLISHED)
-        self.metrics.add(name, DELIVERED, len(targets) - refused)
-        self.metrics.add(name, FAILED, refused + failed)
+        self._measure(name, PUBLISHED)
+        self._measure(name, DELIVERED, len(targets) - refused)
+        self._measure(name, FAILED, refused + failed)
 
     def _refused(self, refusal: Refusal) -> None:
         """A queue of another shard did not take a message that was counted as delivered when it left."""
@@ -175,4 +175,8 @@ class ShardTopics(Part):
 
     def _count(self, name: TopicName, metric: str) -> None:
         """Count once the open commit is durable."""
-        self._shard.open_commit.when_durable.append(lambda _: self.metrics.add(name, metric))
+        self._shard.open_commit.when_durable.append(lambda _: self._measure(name, metric))
+
+    def _measure(self, name: TopicName, metric: str, number: int = 1) -> None:
+        if number:
+            self._measured.add(name.space, NAMESPACE, metric, ((DIMENSION, name.name),), 1, number)

@@ -10,7 +10,7 @@ import msgspec
 from penstock.limits import SECOND
 from penstock.metrics.buckets import VALUE_MAX, Bucket
 from penstock.metrics.series import MetricKey
-from penstock.monitoring.custom_metrics import Datum
+from penstock.monitoring.metric_store import Datum
 from penstock.monitoring.reading import KeysQuestion
 from penstock.services.cloudwatch.faults import invalid_combination, invalid_value, missing
 from penstock.services.cloudwatch.limits import (

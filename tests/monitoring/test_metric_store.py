@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from monitoring.world import SPACE, MonitoringWorld
 from penstock.limits import DAY, HOUR, MINUTE
 from penstock.metrics.series import BUCKET_CHUNKS, MetricKey
-from penstock.monitoring.custom_metrics import CustomMetrics
 from penstock.monitoring.limits import MonitoringLimits
+from penstock.monitoring.metric_store import MetricStore
 from support.generated import examples
 
 NAMESPACE = "App"
@@ -34,7 +34,7 @@ def total(world: MonitoringWorld, cw: Any, name: str = "Sales", **more: Any) -> 
     return float(sum(point["Sum"] for point in found))
 
 
-def metrics(world: MonitoringWorld) -> CustomMetrics:
+def metrics(world: MonitoringWorld) -> MetricStore:
     return world.monitoring.of_metrics(SPACE, NAMESPACE).metrics
 
 
@@ -69,21 +69,21 @@ def test_chunks_of_an_earlier_release_are_read(world: MonitoringWorld, cw: Any) 
     world.crash()
     assert total(world, cw) == 5
     world.advance(11 * MINUTE)
-    assert not len(metrics(world)._records._former) and not len(metrics(world)._chunks._former)
+    assert not len(metrics(world)._records._tables[1]) and not len(metrics(world)._chunks._tables[1])
     world.crash()
     assert total(world, cw) == 5
 
 
-def make_former(custom: CustomMetrics) -> None:
+def make_former(custom: MetricStore) -> None:
     """What is stored gets the names and the form that the release before had."""
     records, chunks = custom._records, custom._chunks
     for key, record in list(records):
         records.remove(key)
-        records._former.put(key, record)
+        records._tables[1].put(key, record)
     for key, packed in list(chunks):
         ((at_s, _, bucket),) = BUCKET_CHUNKS.unpack(packed)
         chunks.remove(key)
-        chunks._former.put(key, msgspec.msgpack.encode([[at_s, bucket.count, bucket.min]]))
+        chunks._tables[1].put(key, msgspec.msgpack.encode([[at_s, bucket.count, bucket.min]]))
 
 
 def test_chunks_of_both_forms_are_merged(world: MonitoringWorld, cw: Any) -> None:
@@ -92,9 +92,9 @@ def test_chunks_of_both_forms_are_merged(world: MonitoringWorld, cw: Any) -> Non
     world.advance(11 * MINUTE)
     custom = metrics(world)
     for key, packed in list(custom._chunks):
-        custom._chunks._former.put(key, packed)
+        custom._chunks._tables[1].put(key, packed)
     for key, record in list(custom._records):
-        custom._records._former.put(key, record)
+        custom._records._tables[1].put(key, record)
     put(cw, 3)
     for _ in range(2):
         world.crash()

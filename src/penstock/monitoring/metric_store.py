@@ -1,9 +1,11 @@
-"""The metrics that clients send to one shard: in memory as series, in the store as what was sent and as chunks.
+"""Stores the metrics of one shard: in memory as series, in the store as what was sent and as chunks.
 
-What a request sends is one record of its commit, so that it is durable before the answer, and joins the series in
-memory then. Every ten minutes the chunks that have changed are stored, and the records of what they contain are
-removed by the same commit: after a crash nothing is lost and nothing is counted twice. While that commit is made
-ready, no values join the series.
+There are two such stores in a shard: one for what clients send, and one for what services measure
+(:mod:`penstock.monitoring.measured`).
+
+What is sent is one record of a commit, and joins the series in memory when that is durable. Every ten minutes the
+chunks that have changed are stored, and the records of what they contain are removed by the same commit: after a
+crash nothing is lost and nothing is counted twice. While that commit is made ready, no values join the series.
 
 All series of a process share a budget of bytes. Beyond it the oldest chunks of accounts that use more than their
 share are forgotten; if that does not help, values of these accounts are refused. Other accounts notice nothing.
@@ -13,9 +15,11 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
-from typing import Any, Generic, TypeVar
+from itertools import chain
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -26,7 +30,7 @@ from penstock.errors import QuotaReached, StoreError
 from penstock.limits import MINUTE, SECOND
 from penstock.metrics.buckets import Bucket
 from penstock.metrics.budget import MetricBudget
-from penstock.metrics.series import CHUNK_BUCKETS, ChunkId, MetricKey, Series
+from penstock.metrics.series import CHUNK_BUCKETS, ChunkId, MetricKey, Point, Series, merged_points
 from penstock.names import Home, Space
 from penstock.promise import Promise, run_detached
 from penstock.store.changes import RecordKind
@@ -49,7 +53,7 @@ _RELIEF_PAUSE_MS = 10 * SECOND
 
 
 class Datum(msgspec.Struct, frozen=True, array_like=True):
-    """What a client says of a metric at a time."""
+    """What is said of a metric at a time."""
 
     name: str
     dimensions: tuple[tuple[str, str], ...]  # sorted
@@ -64,7 +68,7 @@ class Datum(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SentData(msgspec.Struct, frozen=True):
-    """What a request sent; removed when it is part of stored chunks."""
+    """What came together, such as with a request; removed when it is part of stored chunks."""
 
     space: Space
     namespace: str
@@ -87,34 +91,53 @@ FORMER_METRICS = RecordKind("metric", MetricRecord, by_home)
 FORMER_CHUNKS = RecordKind("metric-chunk", bytes, by_home)
 
 
+class MetricKinds(NamedTuple):
+    """The kinds of records that one store of metrics has."""
+
+    sent: RecordKind[SentData]
+    metrics: RecordKind[MetricRecord]
+    chunks: RecordKind[bytes]
+    former_metrics: RecordKind[MetricRecord] | None = None
+    former_chunks: RecordKind[bytes] | None = None
+
+    @property
+    def all(self) -> list[RecordKind[Any]]:
+        return [kind for kind in self if kind is not None]
+
+
+CUSTOM_KINDS = MetricKinds(SENT_DATA, METRICS, CHUNKS, FORMER_METRICS, FORMER_CHUNKS)
+"""Those of what clients send."""
+
+
 class RenewedTable(Generic[T]):
     """Records of a kind whose form has changed, and which has another name since then: an earlier release, such as a
     node that is not upgraded yet, does not see what it cannot read. What it stores is read, and gets the new name
     when it is stored again."""
 
-    def __init__(self, shard: Shard, kind: RecordKind[T], former: RecordKind[T]) -> None:
+    def __init__(self, shard: Shard, kind: RecordKind[T], former: RecordKind[T] | None) -> None:
+        """``former``: the kind under its name before; None: it has always had this one."""
         self._renewed = shard.table(kind)
-        self._former = shard.table(former)
+        self._tables = [self._renewed] if former is None else [self._renewed, shard.table(former)]
 
     def __iter__(self) -> Iterator[tuple[str, T]]:
-        """Yields the records of both tables, which may have one of the same key."""
-        yield from self._renewed
-        yield from self._former
+        """Yields the records of all tables, which may have one of the same key."""
+        return chain.from_iterable(self._tables)
 
     def __len__(self) -> int:
-        return len(self._renewed) + len(self._former)
+        return sum(map(len, self._tables))
 
     def is_renewed(self, key: str) -> bool:
         return self._renewed.get(key) is not None
 
     def put(self, key: str, record: T) -> None:
         self._renewed.put(key, record)
-        if self._former.get(key) is not None:
-            self._former.remove(key)
+        for former in self._tables[1:]:
+            if former.get(key) is not None:
+                former.remove(key)
 
     def remove(self, key: str) -> None:
         """Remove the record of this key, if there is one."""
-        for table in (self._renewed, self._former):
+        for table in self._tables:
             if table.get(key) is not None:
                 table.remove(key)
 
@@ -124,52 +147,103 @@ def metrics_home(space: Space, namespace: str) -> Home:
     return Home.of("metrics", space.account, space.region, namespace)
 
 
-class CustomMetric:
+def custom_home(space: Space, key: MetricKey) -> Home:
+    return metrics_home(space, key.namespace)
+
+
+class StoredMetric:
     """One metric: a series for each unit."""
 
-    __slots__ = ("cost", "key", "record_key", "series", "space")
+    __slots__ = ("cost", "foreign", "key", "record_key", "series", "space", "waiting")
 
-    def __init__(self, space: Space, key: MetricKey) -> None:
+    def __init__(self, space: Space, key: MetricKey, record_key: str) -> None:
         self.space = space
         self.key = key
-        digest = blake2b(msgspec.msgpack.encode(key), digest_size=16).hexdigest()
-        self.record_key = metrics_home(space, key.namespace).key(digest)
+        self.record_key = record_key
+        self.foreign: list[str] = []
+        """Under which keys the store has parts of it that other shards have measured, before they were migrated."""
         self.series: dict[str, Series] = {}  # by unit
-        self.cost = _METRIC_BYTES  # in bytes, at most
+        self.waiting: list[Datum] = []
+        """Values that may be read already, although they are not part of the series before they are durable."""
+        self.cost = 0  # in bytes, at most
 
     @property
     def newest_s(self) -> int:
-        return max((series.newest_s for series in self.series.values()), default=0)
+        series = (series.newest_s for series in self.series.values())
+        return max(chain(series, (int(datum.at_s) for datum in self.waiting)), default=0)
 
     @property
     def is_empty(self) -> bool:
-        return not any(series.chunks() for series in self.series.values())
+        return not self.waiting and not any(series.chunks() for series in self.series.values())
+
+    @property
+    def has_changed(self) -> bool:
+        return any(series.changed for series in self.series.values())
 
     @property
     def size(self) -> int:
-        return _METRIC_BYTES + sum(series.size for series in self.series.values())
+        series = sum(series.size for series in self.series.values())
+        return _METRIC_BYTES + series + sum(datum.cost for datum in self.waiting)
+
+    @property
+    def units(self) -> set[str]:
+        return self.series.keys() | {datum.unit for datum in self.waiting}
 
     def of_unit(self, unit: str) -> Series:
         return self.series.setdefault(unit, Series())
 
+    def read(self, unit: str, start_s: int, end_s: int, period_s: int) -> Steps[list[Point]]:
+        """The buckets of a unit: see :meth:`Series.read`."""
+        waiting = [(int(each.at_s), each.bucket.copy()) for each in self.waiting if each.unit == unit]
+        series = self.series.get(unit)
+        points = [] if series is None else (yield from series.read(start_s, end_s, period_s))
+        if not waiting:
+            return points
+        return (yield from merged_points(chain(points, waiting), start_s, end_s, period_s))
+
     def chunk_key(self, unit: str, chunk: ChunkId) -> str:
-        return f"{self.record_key}/{unit}/{chunk.bucket_s}/{chunk.number}"
+        return _chunk_key(self.record_key, unit, chunk)
+
+    def chunk_keys(self, unit: str, chunk: ChunkId) -> list[str]:
+        """Every key under which the store may have a part of a chunk."""
+        return [_chunk_key(key, unit, chunk) for key in (self.record_key, *self.foreign)]
 
 
-class CustomMetrics(Part):
-    def __init__(self, shard: Shard, budget: MetricBudget, metrics_max: int, turns: Turns) -> None:
-        """``metrics_max``: of one account in this shard."""
+def _chunk_key(record_key: str, unit: str, chunk: ChunkId) -> str:
+    return f"{record_key}/{unit}/{chunk.bucket_s}/{chunk.number}"
+
+
+class MetricStore(Part):
+    def __init__(
+        self,
+        shard: Shard,
+        kinds: MetricKinds,
+        budget: MetricBudget,
+        metrics_max: int,
+        turns: Turns,
+        home: Callable[[Space, MetricKey], Home] = custom_home,
+        *,
+        is_local: bool = False,
+        on_undone: Callable[[str], None] = lambda key: None,
+    ) -> None:
+        """``metrics_max``: of one account in this shard. ``home``: where the records of a metric go if they are
+        migrated. ``is_local``: other shards may have values of the same metric, under other keys. ``on_undone`` is
+        called if a commit was refused, with the key of what was sent and is not stored."""
         self._shard = shard
         self._turns = turns
         self._budget = budget
         self._metrics_max = metrics_max
-        self._by_space: dict[Space, dict[MetricKey, CustomMetric]] = {}
+        self._home = home
+        self._token = blake2b(b"metrics", digest_size=8, key=shard.secret).hexdigest() if is_local else ""
+        self._on_undone = on_undone
+        self._by_space: dict[Space, dict[MetricKey, StoredMetric]] = {}
+        self._metrics: Counter[str] = Counter()  # how many there are, by account
         self._sorted: dict[Space, list[MetricKey]] = {}  # of spaces whose metrics were listed
-        self._sent: RecordTable[SentData] = shard.table(SENT_DATA, self._undone)
+        self._sent: RecordTable[SentData] = shard.table(kinds.sent, self._undone)
         self._joined: set[str] = set()  # records of what was sent that is part of the series
         self._sent_bytes = 0
-        self._records = RenewedTable(shard, METRICS, FORMER_METRICS)
-        self._chunks = RenewedTable(shard, CHUNKS, FORMER_CHUNKS)
+        self._records = RenewedTable(shard, kinds.metrics, kinds.former_metrics)
+        self._chunks = RenewedTable(shard, kinds.chunks, kinds.former_chunks)
         self._old: list[str] = []  # chunks that are to be removed from the store
         self._storing: Promise[None] | None = None
         self._joining: Promise[None] | None = None  # of one request at a time
@@ -179,17 +253,19 @@ class CustomMetrics(Part):
         self._load()
 
     def _load(self) -> None:
-        found: dict[str, CustomMetric] = {}
+        found: dict[str, StoredMetric] = {}
         for key, record in self._records:
-            found[key] = self._metric(record.space, record.key)
+            metric = found[key] = self.metric(record.space, record.key)
+            if key != metric.record_key:
+                metric.foreign.append(key)
         for key, packed in self._chunks:
             record_key, _, rest = key.partition("/")[2].partition("/")
-            metric = found.get(f"{key[:16]}/{record_key}")
+            stored = found.get(f"{key[:16]}/{record_key}")
             unit, bucket_s, number = rest.rsplit("/", 2)
-            if metric is not None:
-                metric.of_unit(unit).put_chunk(ChunkId(int(bucket_s), int(number)), packed)
+            if stored is not None:
+                stored.of_unit(unit).put_chunk(ChunkId(int(bucket_s), int(number)), packed)
         self._join_all()
-        self._undone()
+        self._count_sent()
         for metric in self:
             self._trim(metric)
         finished(self._measure())
@@ -207,7 +283,7 @@ class CustomMetrics(Part):
 
     def forget(self) -> None:
         for metric in self:
-            self._budget.add(metric.space.account, -metric.cost)
+            self._spend(metric, -metric.cost)
 
     def _set_timer(self) -> None:
         if self._timer is None and not self._stopped:
@@ -231,18 +307,31 @@ class CustomMetrics(Part):
         shard.check_not_ended()
         shard.check_owned()
         shard.check_sends()
-        self._check_room(space, namespace, data)
-        sent = SentData(space, namespace, tuple(data))
-        key = metrics_home(space, namespace).key(f"{shard.next_number():020d}")
+        self.check_room(space, {MetricKey(namespace, datum.name, datum.dimensions) for datum in data})
+        key = self.keep(SentData(space, namespace, tuple(data)))
+        await shard.settled()
+        await self.join([key])
+
+    def keep(self, sent: SentData) -> str:
+        """Add a record of what was sent to the open commit, and return its key."""
+        key = metrics_home(sent.space, sent.namespace).key(f"{self._shard.next_number():020d}")
+        if self._token:
+            key += f"/{self._token}"  # numbers of other shards may be the same
         self._sent.put(key, sent)
         self._sent_bytes += sent.cost
-        await shard.settled()
-        while (busy := self._storing or self._joining) is not None:
-            await busy
-        if key not in self._joined and self._sent.get(key) is not None:
+        return key
+
+    async def join(self, keys: Iterable[str]) -> None:
+        """What was sent and is durable becomes part of the series."""
+        for key in keys:
+            while (busy := self._storing or self._joining) is not None:
+                await busy
+            sent = self._sent.get(key)
+            if sent is None or key in self._joined:
+                continue  # it was stored with the chunks meanwhile
             self._joining = done = Promise[None]()
             try:
-                await self._turns.run(self._join(key, sent), space.account)
+                await self._turns.run(self._join(key, sent), sent.space.account)
             finally:
                 self._joining = None
                 done.resolve(None)
@@ -250,20 +339,23 @@ class CustomMetrics(Part):
         if self._sent_bytes > _SENT_BYTES_MAX:
             self._store_soon()
 
-    def _check_room(self, space: Space, namespace: str, data: Sequence[Datum]) -> None:
+    def check_room(self, space: Space, keys: Iterable[MetricKey]) -> None:
+        """Raises QuotaReached if values of these metrics cannot be taken."""
         if self._budget.is_spent:
             self._relieve()
             if self._budget.is_spent and self._budget.is_above_share(space.account):
                 raise QuotaReached("bytes of metrics in memory", self._budget.bytes_max)
         known = self._by_space.get(space, {})
-        keys = {MetricKey(namespace, datum.name, datum.dimensions) for datum in data}
         new = sum(key not in known for key in keys)
-        if new:
-            present = sum(len(each) for of, each in self._by_space.items() if of.account == space.account)
-            if present + new > self._metrics_max:
-                raise QuotaReached("metrics in one shard", self._metrics_max)
+        if new and self._metrics[space.account] + new > self._metrics_max:
+            raise QuotaReached("metrics in one shard", self._metrics_max)
 
-    def _undone(self, key: str = "", record: SentData | None = None) -> None:
+    def _undone(self, key: str, record: SentData | None) -> None:
+        self._count_sent()
+        if record is None:
+            self._on_undone(key)
+
+    def _count_sent(self) -> None:
         self._sent_bytes = sum(each.cost for _, each in self._sent)
 
     def _join_all(self) -> None:
@@ -276,24 +368,43 @@ class CustomMetrics(Part):
         self._joined.add(key)
         # Values of one series are added in order of time, because switching chunks is slow.
         for datum in sorted(sent.data, key=lambda each: (each.name, each.dimensions, each.unit, each.at_s)):
-            metric = self._metric(sent.space, MetricKey(sent.namespace, datum.name, datum.dimensions))
+            metric = self.metric(sent.space, MetricKey(sent.namespace, datum.name, datum.dimensions))
             series = metric.of_unit(datum.unit)
             series.add(datum.bucket, datum.at_s, high_resolution=datum.high_resolution)
-            metric.cost += datum.cost
-            self._budget.add(sent.space.account, datum.cost)
+            if any(each is datum for each in metric.waiting):
+                metric.waiting = [each for each in metric.waiting if each is not datum]
+            else:
+                self._spend(metric, datum.cost)
             yield
             if self._stopped:
                 return  # it is stored as it was sent
 
-    def _metric(self, space: Space, key: MetricKey) -> CustomMetric:
+    def wait(self, space: Space, namespace: str, datum: Datum) -> None:
+        """Show a value that will be sent. It may grow until then."""
+        metric = self.metric(space, MetricKey(namespace, datum.name, datum.dimensions))
+        metric.waiting.append(datum)
+        self._spend(metric, datum.cost)
+
+    def metric(self, space: Space, key: MetricKey) -> StoredMetric:
+        """The metric, which may be a new one."""
         metrics = self._by_space.setdefault(space, {})
         metric = metrics.get(key)
         if metric is None:
-            metric = metrics[key] = CustomMetric(space, key)
-            self._budget.add(space.account, metric.cost)
+            digest = blake2b(
+                msgspec.msgpack.encode(key), digest_size=16, key=self._token.encode()
+            ).hexdigest()
+            metric = metrics[key] = StoredMetric(space, key, self._home(space, key).key(digest))
+            self._metrics[space.account] += 1
+            self._spend(metric, _METRIC_BYTES)
             if space in self._sorted:
                 insort(self._sorted[space], key)
         return metric
+
+    def _spend(self, metric: StoredMetric, count: int) -> None:
+        """Count the bytes that a metric takes more, or fewer."""
+        metric.cost += count
+        if not self._stopped:
+            self._budget.add(metric.space.account, count)
 
     # -- chunks ----------------------------------------------------------------------------------------------
 
@@ -316,14 +427,19 @@ class CustomMetrics(Part):
     async def _store(self) -> None:
         shard = self._shard
         packed: dict[str, bytes] = {}
-        changed: list[tuple[CustomMetric, Series, set[ChunkId]]] = []
-        empty: list[CustomMetric] = []
+        changed: list[tuple[StoredMetric, Series, set[ChunkId]]] = []
+        empty: list[StoredMetric] = []
+        adopted: list[StoredMetric] = []  # parts that other shards have measured get the key of this one
         for number, metric in enumerate(list(self)):
             if number % _METRICS_PER_TURN == _METRICS_PER_TURN - 1:
                 await shard.turn()
             self._trim(metric)
             if metric.is_empty:
                 empty.append(metric)
+            if metric.foreign and metric.has_changed:
+                adopted.append(metric)
+                for series in metric.series.values():
+                    series.changed |= series.chunks()
             for unit, series in metric.series.items():
                 if series.changed:
                     packed |= {
@@ -336,6 +452,8 @@ class CustomMetrics(Part):
             if not self._records.is_renewed(metric.record_key):
                 self._records.put(metric.record_key, MetricRecord(metric.space, metric.key))
             series.changed.clear()
+        for metric in adopted:
+            self._forget_foreign(metric)
         for key, data in packed.items():
             self._chunks.put(key, data)
         old, self._old = self._old, []
@@ -343,7 +461,7 @@ class CustomMetrics(Part):
         joined, self._joined = self._joined, set()
         for key in joined:
             self._sent.remove(key)
-        self._undone()
+        self._count_sent()
         try:
             await shard.settled()
         except StoreError:
@@ -353,23 +471,36 @@ class CustomMetrics(Part):
                 series.changed |= chunks
             self._old += old
             raise
+        for metric in adopted:
+            metric.foreign.clear()
         await self._turns.run(self._measure())
 
-    def _trim(self, metric: CustomMetric) -> None:
+    def _trim(self, metric: StoredMetric) -> None:
         """Forget what is older than is kept."""
         now_s = self._shard.clock.wall_ms() // SECOND
         for unit, series in metric.series.items():
-            self._old += [metric.chunk_key(unit, chunk) for chunk in series.trim(now_s)]
+            for chunk in series.trim(now_s):
+                self._old += metric.chunk_keys(unit, chunk)
 
-    def _forget(self, chunk_keys: Sequence[str], empty: Iterable[CustomMetric]) -> None:
+    def _forget_foreign(self, metric: StoredMetric) -> None:
+        for key in metric.foreign:
+            self._records.remove(key)
+            for unit, series in metric.series.items():
+                for chunk in series.chunks():
+                    self._chunks.remove(_chunk_key(key, unit, chunk))
+
+    def _forget(self, chunk_keys: Sequence[str], empty: Iterable[StoredMetric]) -> None:
         for key in chunk_keys:
             self._chunks.remove(key)
         for metric in empty:
-            self._remove(metric)
+            if metric.is_empty:  # else it has been measured meanwhile
+                self._remove(metric)
 
-    def _remove(self, metric: CustomMetric) -> None:
-        self._budget.add(metric.space.account, -metric.cost)
-        self._records.remove(metric.record_key)
+    def _remove(self, metric: StoredMetric) -> None:
+        self._spend(metric, -metric.cost)
+        self._metrics[metric.space.account] -= 1
+        for key in (metric.record_key, *metric.foreign):
+            self._records.remove(key)
         del self._by_space[metric.space][metric.key]
         if metric.space in self._sorted:
             keys = self._sorted[metric.space]
@@ -383,8 +514,7 @@ class CustomMetrics(Part):
     def _measure(self) -> Steps[None]:
         for metric in self:
             if not self._stopped and self.get(metric.space, metric.key) is metric:
-                before, metric.cost = metric.cost, metric.size
-                self._budget.add(metric.space.account, metric.cost - before)
+                self._spend(metric, metric.size - metric.cost)
             yield
 
     def _relieve(self) -> None:
@@ -414,9 +544,8 @@ class CustomMetrics(Part):
             before = metric.series[unit].size
             metric.series[unit].drop(chunk)
             freed = before - metric.series[unit].size
-            self._budget.add(metric.space.account, -freed)
-            metric.cost -= freed
-            forgotten.append(metric.chunk_key(unit, chunk))
+            self._spend(metric, -freed)
+            forgotten += metric.chunk_keys(unit, chunk)
         self._forget(forgotten, [metric for metric in metrics if metric.is_empty])
         log.warning(
             "metrics take more memory than they may: %d of the oldest chunks were forgotten", len(forgotten)
@@ -424,13 +553,13 @@ class CustomMetrics(Part):
 
     # -- reading ---------------------------------------------------------------------------------------------
 
-    def __iter__(self) -> Iterator[CustomMetric]:
+    def __iter__(self) -> Iterator[StoredMetric]:
         return iter([metric for metrics in self._by_space.values() for metric in metrics.values()])
 
-    def get(self, space: Space, key: MetricKey) -> CustomMetric | None:
+    def get(self, space: Space, key: MetricKey) -> StoredMetric | None:
         return self._by_space.get(space, {}).get(key)
 
-    def beyond(self, space: Space, after: tuple[Any, ...], metrics_max: int) -> list[CustomMetric]:
+    def beyond(self, space: Space, after: tuple[Any, ...], metrics_max: int) -> list[StoredMetric]:
         """The first metrics beyond a key or the beginning of one, in order of their keys."""
         metrics = self._by_space.get(space)
         if metrics is None:
