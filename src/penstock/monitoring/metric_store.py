@@ -250,6 +250,7 @@ class MetricStore(Part):
         self._timer: Timer | None = None
         self._relieved_ms = 0
         self._stopped = False
+        self._is_forgotten = False  # the budget does not count it any more
         self._load()
 
     def _load(self) -> None:
@@ -284,6 +285,7 @@ class MetricStore(Part):
     def forget(self) -> None:
         for metric in self:
             self._spend(metric, -metric.cost)
+        self._is_forgotten = True
 
     def _set_timer(self) -> None:
         if self._timer is None and not self._stopped:
@@ -403,7 +405,7 @@ class MetricStore(Part):
     def _spend(self, metric: StoredMetric, count: int) -> None:
         """Count the bytes that a metric takes more, or fewer."""
         metric.cost += count
-        if not self._stopped:
+        if not self._is_forgotten:
             self._budget.add(metric.space.account, count)
 
     # -- chunks ----------------------------------------------------------------------------------------------
