@@ -411,10 +411,11 @@ class WastefulOutbox(Outbox):
         source: str,
         task: str | None = None,
         service: str | None = None,
+        account: str = "",
     ) -> None:
         for target in targets:
             copy = msgspec.structs.replace(message, seq=self.shard.next_number())
-            super().add(copy, cause, [target], source, task, service)
+            super().add(copy, cause, [target], source, task, service, account)
 
 
 class BusyRoute(Route):
