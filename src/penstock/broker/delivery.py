@@ -360,7 +360,7 @@ class QueueDelivery:
             try:
                 if quotas is not None:
                     on_the_way = self._outbox.on_the_way(payer)
-                    quotas.check_departure(payer, message, (on_the_way.messages, on_the_way.bytes))
+                    quotas.check_departure(message, (on_the_way.messages, on_the_way.bytes))
             except QuotaReached as error:
                 refusals += [Refusal(target, message, type(error).__name__) for target in of_shard]
                 continue

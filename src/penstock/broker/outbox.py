@@ -155,7 +155,7 @@ class Leaving(msgspec.Struct):
     bytes: int  # of what travels
 
 
-class Page(NamedTuple):
+class OutboxPage(NamedTuple):
     """What is handed over at a time: the beginning of the log."""
 
     messages: list[Leaving]
@@ -521,7 +521,7 @@ class Route:
         finally:
             outbox.slots.release()
 
-    async def _fresh_page(self) -> Page:
+    async def _fresh_page(self) -> OutboxPage:
         # A page of the log may have had what was durable before this process was told so.
         fresh = [leaving for leaving in self._fresh if leaving.position > self.taken]
         page = list(takewhile(PageRoom().take, fresh))
@@ -531,9 +531,9 @@ class Route:
             shard = self._outbox.shard
             contents = await shard.read(partial(contents_or_errors, shard.store, missing))
             _fill(page, contents)
-        return Page(page, page[-1].position if page else 0)
+        return OutboxPage(page, page[-1].position if page else 0)
 
-    async def _page_of_log(self) -> Page:
+    async def _page_of_log(self) -> OutboxPage:
         shard = self._outbox.shard
         self._behind = False  # what is committed from now on comes behind the page
         page, is_all = await shard.read(partial(_read_page, shard.store, str(self._target), self.taken))
@@ -546,7 +546,7 @@ class Route:
     def _keep_fresh(self, fresh: list[Leaving]) -> None:
         self._fresh, self._fresh_bytes = fresh, sum(leaving.bytes for leaving in fresh)
 
-    def _expired(self, page: Page) -> Page:
+    def _expired(self, page: OutboxPage) -> OutboxPage:
         """The messages of services with which a page begins that have waited for too long."""
         since_ms = self._outbox.shard.clock.now_ms() - _SERVICE_MS_MAX
         old = list(
@@ -556,9 +556,9 @@ class Route:
             )
         )
         self._fall_behind()  # the others of the page are still in the log
-        return Page(old, old[-1].position if old else 0)
+        return OutboxPage(old, old[-1].position if old else 0)
 
-    async def refusals_of(self, page: Page) -> dict[int, list[TargetRefusal]]:
+    async def refusals_of(self, page: OutboxPage) -> dict[int, list[TargetRefusal]]:
         """Hand a page over. Returns which targets refuse a message, by its position."""
         outbox, now_ms = self._outbox, self._outbox.shard.clock.now_ms()
         refusals: dict[int, list[TargetRefusal]] = {}
@@ -571,7 +571,7 @@ class Route:
             refusals.setdefault(refusal.position, []).append(refusal)
         return refusals
 
-    async def forget(self, page: Page, refusals: Mapping[int, list[TargetRefusal]]) -> None:
+    async def forget(self, page: OutboxPage, refusals: Mapping[int, list[TargetRefusal]]) -> None:
         """The other shard has what it did not refuse. Done when that is durable here. Raises NotOwned if this shard
         was given back: then the next owner hands the page over again, and hears of the same refusals."""
         outbox, shard = self._outbox, self._outbox.shard
@@ -593,12 +593,12 @@ class Route:
         await shard.settled()
         self.taken = page.upto
 
-    def _note_arrived(self, page: Page) -> None:
+    def _note_arrived(self, page: OutboxPage) -> None:
         self._arrived = page.upto
         self.end_waits(self._arrived)
 
 
-def _refused_by_all(page: Page, reason: str) -> dict[int, list[TargetRefusal]]:
+def _refused_by_all(page: OutboxPage, reason: str) -> dict[int, list[TargetRefusal]]:
     return {
         leaving.position: [
             TargetRefusal(leaving.position, place, reason) for place in range(len(leaving.departure.targets))
@@ -638,7 +638,7 @@ def _fill(page: list[Leaving], contents: Mapping[int, bytes | KeyUnavailable]) -
 # -- in the thread that reads --------------------------------------------------------------------------------
 
 
-def _read_page(store: Store, key: str, after: int) -> tuple[Page, bool]:
+def _read_page(store: Store, key: str, after: int) -> tuple[OutboxPage, bool]:
     """The first messages of a log, and whether it has no others."""
     entries = store.log(LOG_KIND, key, after, _DEPARTURES_PER_PAGE)
     departures = [(entry, decode_departure(entry.data)) for entry in entries]
@@ -660,4 +660,4 @@ def _read_page(store: Store, key: str, after: int) -> tuple[Page, bool]:
         upto = entry.position
     _fill(page, contents_or_errors(store, list(dict.fromkeys(leaving.row.seq for leaving in page))))
     is_all = len(entries) < _DEPARTURES_PER_PAGE and (not entries or upto == entries[-1].position)
-    return Page(page, upto), is_all
+    return OutboxPage(page, upto), is_all

@@ -95,11 +95,10 @@ class QuotaRoom:
         self._quotas = quotas
         self._used: dict[str, tuple[int, int]] = {}
 
-    def check_departure(self, account: str, message: Outgoing, on_the_way: tuple[int, int]) -> None:
-        """Raise QuotaReached if this message for another shard does not fit beside what the account has, and has on
-        the way."""
-        used, size = self._used_by(account)
-        self._quotas.compare((used + on_the_way[0], size + on_the_way[1]), 1, _size(message))
+    def check_departure(self, message: Outgoing, on_the_way: tuple[int, int]) -> None:
+        """Raise QuotaReached if this message for another shard does not fit beside what its account has on the way.
+        What the account has in queues is counted when the message arrives."""
+        self._quotas.compare(on_the_way, 1, _size(message))
 
     def check_messages(self, account: str, messages: Sequence[Outgoing]) -> None:
         """Raise QuotaReached if these do not fit beside what the account has."""
