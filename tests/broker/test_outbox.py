@@ -16,6 +16,7 @@ from penstock.broker.move_tasks import MoveFailure
 from penstock.broker.outbox import (
     ARRIVAL_MS_MAX,
     LOG_KIND,
+    ON_THE_WAY,
     OUTBOX,
     Departure,
     Outbox,
@@ -25,7 +26,7 @@ from penstock.broker.outbox import (
 from penstock.broker.quotas import Quotas
 from penstock.broker.waiting import Ask
 from penstock.errors import KeyDisabled, SourceNotDeadLetterQueue, StoreAway, StoreUnknown
-from penstock.limits import HOUR, MINUTE
+from penstock.limits import DAY, HOUR, MINUTE
 from penstock.names import QueueName
 from penstock.queues.messages import Outgoing
 from penstock.store.changes import Changes
@@ -783,6 +784,44 @@ def test_a_quota_is_computed_once_for_a_message_to_many_queues(monkeypatch: pyte
         assert len(refused) == 20, "40 of them were in the queues of this process"
         assert {each.reason for each in refused} == {"QuotaReached"}
         assert cluster.node(there[0]).counts(there[0]) == (1, 0, 0)
+
+
+def test_what_waits_for_a_shard_is_bounded_by_the_quota() -> None:
+    limits = msgspec.structs.replace(ROOMY, quota_messages=5)
+    with Cluster(limits=limits) as cluster:
+        target, node = cluster.name("target", 1), cluster.nodes[0]
+        cluster.node(target).create(target)
+        cluster.network.cut.add(1)
+        refused = [each for i in range(8) for each in deliver(cluster, [target], f"m{i}")]
+        assert [(each.reason, each.message.body) for each in refused] == [
+            ("QuotaReached", f"m{i}") for i in (5, 6, 7)
+        ]
+        assert node.store.usage(OUTBOX)[OUTBOX].messages == 5
+        node.crash()
+        assert deliver(cluster, [target])[0].reason == "QuotaReached", "it is known after a restart"
+        cluster.network.cut.clear()
+        cluster.advance(10 * SECOND)
+        assert cluster.node(target).counts(target) == (5, 0, 0)
+        assert node.store.records(ON_THE_WAY.name) == {}
+
+
+def test_a_service_is_asked_about_messages_that_waited_for_four_days(cluster: Cluster) -> None:
+    refused: list[Refusal] = []
+    cluster.nodes[0].broker.partition(0).delivery.on_refused("toy", refused.append)
+    target = cluster.name("target", 1)
+    cluster.node(target).create(target)
+    cluster.network.cut.add(1)
+    deliver(cluster, [target], "old")
+    cluster.advance(DAY)
+    deliver(cluster, [target], "young")
+    cluster.advance(3 * DAY - MINUTE)
+    assert refused == []
+    cluster.advance(2 * MINUTE)
+    assert [(each.reason, each.message.body) for each in refused] == [("Expired", "old")]
+    cluster.network.cut.clear()
+    cluster.advance(10 * SECOND)
+    assert cluster.node(target).bodies(target) == ["young"]
+    assert cluster.nodes[0].store.usage(OUTBOX) == {}
 
 
 def test_a_service_that_fails_to_decide_blocks_no_others(

@@ -29,7 +29,7 @@ from penstock.broker import outbox, partition
 from penstock.broker.delivery import QueueDelivery, Refusal
 from penstock.broker.handover import Cause, Departed, Handover, QueueTarget, Taken, TargetRefusal
 from penstock.broker.inbox import INBOXES, Inbox
-from penstock.broker.outbox import LOG_KIND, OUTBOX, Leaving, Outbox, Page, Route
+from penstock.broker.outbox import LOG_KIND, OUTBOX, Leaving, Outbox, OutboxPage, Route
 from penstock.broker.partition import Partition
 from penstock.broker.parts import Part
 from penstock.broker.waiting import Ask
@@ -367,11 +367,11 @@ class TestTinyFifoShardsHistory(TinyFifoShardsHistory.TestCase):  # type: ignore
 class HastyRoute(Route):
     """Truncates its log before the other shard has acknowledged."""
 
-    async def refusals_of(self, page: Page) -> dict[int, list[TargetRefusal]]:
+    async def refusals_of(self, page: OutboxPage) -> dict[int, list[TargetRefusal]]:
         await super().forget(page, {})
         return await super().refusals_of(page)
 
-    async def forget(self, page: Page, refusals: Mapping[int, list[TargetRefusal]]) -> None:
+    async def forget(self, page: OutboxPage, refusals: Mapping[int, list[TargetRefusal]]) -> None:
         """It was done before."""
 
 
@@ -411,16 +411,17 @@ class WastefulOutbox(Outbox):
         source: str,
         task: str | None = None,
         service: str | None = None,
+        account: str = "",
     ) -> None:
         for target in targets:
             copy = msgspec.structs.replace(message, seq=self.shard.next_number())
-            super().add(copy, cause, [target], source, task, service)
+            super().add(copy, cause, [target], source, task, service, account)
 
 
 class BusyRoute(Route):
     """Decides about refused messages when the shard is given back, and its queues are not found any more."""
 
-    async def forget(self, page: Page, refusals: Mapping[int, list[TargetRefusal]]) -> None:
+    async def forget(self, page: OutboxPage, refusals: Mapping[int, list[TargetRefusal]]) -> None:
         shard = self._outbox.shard
         released, shard.released = shard.released, False
         try:

@@ -29,7 +29,7 @@ from penstock.broker.handover import UNREADABLE, Cause, Departed, HandedMessage,
 from penstock.broker.history import DEAD_LETTERED, MOVED, SENT, EventKind
 from penstock.broker.quotas import QuotaRoom, Quotas
 from penstock.broker.shard import Shard
-from penstock.errors import NotPossible, PenstockError, QueueMissing, Unreachable
+from penstock.errors import NotPossible, PenstockError, QueueMissing, QuotaReached, Unreachable
 from penstock.names import QueueName
 from penstock.promise import Promise, start
 from penstock.queues.messages import (
@@ -309,6 +309,7 @@ class QueueDelivery:
         source: str,
         in_commit: Callable[[list[Refusal]], None] | None = None,
         check: Callable[[], None] | None = None,
+        account: str = "",
     ) -> None:
         """Deliver a new message to queues of whichever shards. Returns when it is durable: in the queues of this
         shard, and in the outbox for the others.
@@ -316,8 +317,9 @@ class QueueDelivery:
         ``service``: who is asked if a queue of another shard refuses the message (:meth:`on_refused`).
         ``source``: what caused it, for the history of the message. ``in_commit`` is called with the refusals of
         queues of this shard while the commit is open, and may add to it. ``check`` is called right before the
-        message is decided on, and may raise. Raises StoreError or NotOwned: then nothing is delivered, or it cannot
-        be known."""
+        message is decided on, and may raise. ``account``: whose quota bounds what waits for other shards; without,
+        that of the account of the queues. Raises StoreError or NotOwned: then nothing is delivered, or it cannot be
+        known."""
         await self.prepare(targets)
         shard = self._shard
         shard.check_not_ended()
@@ -325,7 +327,7 @@ class QueueDelivery:
         shard.check_sends()
         if check is not None:
             check()
-        refusals = self.decide(message, targets, service, source)
+        refusals = self.decide(message, targets, service, source, account)
         if in_commit is not None:
             in_commit(refusals)
         await shard.settled()
@@ -343,10 +345,16 @@ class QueueDelivery:
                     continue
 
     def decide(
-        self, message: Outgoing, targets: Iterable[QueueTarget], service: str, source: str
+        self,
+        message: Outgoing,
+        targets: Iterable[QueueTarget],
+        service: str,
+        source: str,
+        account: str = "",
     ) -> list[Refusal]:
         """The part of :meth:`deliver` that joins the open commit. Returns which queues of this shard refuse the
-        message. A FIFO queue that was not prepared does."""
+        message, and those of other shards if the account has too much on the way. A FIFO queue that was not prepared
+        refuses it."""
         message = msgspec.structs.replace(message, size=bytes_sent(message.body, message.attributes))
         quotas, refusals = self._quotas.room(), list[Refusal]()
         elsewhere: dict[int, list[QueueTarget]] = {}
@@ -360,7 +368,17 @@ class QueueDelivery:
                 refusals.append(Refusal(target, message, reason))
         for of_shard in elsewhere.values():
             assert self._outbox is not None
-            self._outbox.add(self._stored(message), Cause.SERVICE, of_shard, source, service=service)
+            payer = account or of_shard[0].queue.account
+            try:
+                if quotas is not None:
+                    on_the_way = self._outbox.on_the_way(payer)
+                    quotas.check_departure(message, (on_the_way.messages, on_the_way.bytes))
+            except QuotaReached as error:
+                refusals += [Refusal(target, message, type(error).__name__) for target in of_shard]
+                continue
+            self._outbox.add(
+                self._stored(message), Cause.SERVICE, of_shard, source, service=service, account=payer
+            )
         return refusals
 
     def _refusal(self, target: QueueTarget, join: Callable[[LiveQueue], None]) -> str | None:

@@ -45,11 +45,12 @@ from penstock.broker.parts import Part
 from penstock.broker.questions import OtherShards
 from penstock.broker.shard import Shard
 from penstock.errors import KeyUnavailable, PenstockError, QueueMissing
-from penstock.limits import MINUTE, SECOND
+from penstock.limits import DAY, MINUTE, SECOND
 from penstock.names import QueueName, shard_of
 from penstock.promise import Promise, run_detached
 from penstock.queues.messages import Entry, entry_of
-from penstock.store.changes import EntryRow, LogRow
+from penstock.store.changes import EntryRow, LogRow, RecordKind
+from penstock.store.moving import left_out
 from penstock.store.port import LAST, Store
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ _TARGETS_PER_PAGE = 500  # or one departure: what arrives keeps the other shard 
 _PAGES_MAX = 16
 _RETRY_MIN_MS, _RETRY_MAX_MS = 100, 5 * SECOND
 _UNREADABLE_PAUSE_MS = MINUTE
+_SERVICE_MS_MAX = 4 * DAY
+_EXPIRED = "Expired"
 
 
 class Departure(msgspec.Struct, frozen=True, array_like=True):
@@ -88,6 +91,19 @@ class Departure(msgspec.Struct, frozen=True, array_like=True):
     task: str | None = None  # the move task or the bulk task that moves it
     service: str | None = None  # which service is asked if it is refused
     is_last: bool = True  # False: a later departure has more targets of the same row
+    account: str = ""  # whose quota bounds what is on its way, if it is a message of a service
+
+
+class OnTheWay(msgspec.Struct, frozen=True, array_like=True):
+    """What messages of services for other shards an account has in the outbox of this one."""
+
+    messages: int = 0
+    bytes: int = 0
+
+
+ON_THE_WAY = RecordKind("on-the-way", OnTheWay, left_out)
+"""By account. ``penstock migrate`` leaves no such messages on their way."""
+_NOTHING = OnTheWay()
 
 
 class _FirstMove(StrEnum):
@@ -140,7 +156,7 @@ class Leaving(msgspec.Struct):
     bytes: int  # of what travels
 
 
-class Page(NamedTuple):
+class OutboxPage(NamedTuple):
     """What is handed over at a time: the beginning of the log."""
 
     messages: list[Leaving]
@@ -209,6 +225,7 @@ class Outbox(Part):
         self._routes = {target: Route(self, target) for target in range(shards) if target != shard.index}
         self._on_returned: list[Callable[[str], None]] = []
         self._on_refused: dict[str, Callable[[Refusal], None]] = {}
+        self._on_the_way = shard.table(ON_THE_WAY)
 
     def on_returned(self, notify: Callable[[str], None]) -> None:
         """Call back for each message of a task that is refused, with the task's id and the commit open that takes the
@@ -257,16 +274,27 @@ class Outbox(Part):
         source: str,
         task: str | None = None,
         service: str | None = None,
+        account: str = "",
     ) -> None:
         """A new message is for queues of one other shard. It is stored once."""
         assert message.content is not None
         self.shard.changes.add(OUTBOX, message)
+        self._count(account, 1, message.size)
         at_a_time = max(1, min(_TARGETS_PER_PAGE, _BYTES_PER_ARRIVAL // len(message.content)))
         for start in range(0, len(targets), at_a_time):
             some, is_last = tuple(targets[start : start + at_a_time]), start + at_a_time >= len(targets)
             self._depart(
                 message,
-                Departure(message.seq, cause, some, source, task=task, service=service, is_last=is_last),
+                Departure(
+                    message.seq,
+                    cause,
+                    some,
+                    source,
+                    task=task,
+                    service=service,
+                    is_last=is_last,
+                    account=account,
+                ),
             )
 
     def _depart(self, message: Entry, departure: Departure) -> Departed:
@@ -293,15 +321,14 @@ class Outbox(Part):
     def refused(self, leaving: Leaving, refusals: Sequence[TargetRefusal]) -> LiveQueue | None:
         """Queues do not take this message; the open commit removes it from the outbox. Returns the queue that it goes
         back to, if it does."""
-        departure, row = leaving.departure, leaving.row
+        departure = leaving.departure
         for refusal in refusals:
             if refusal.reason == QueueMissing.__name__:
                 self.remote.note(departure.targets[refusal.place].queue, exists=False)
         rule = RULES[departure.cause].if_refused
         if rule is IfRefused.RETURN:
             return self._put_back(leaving, is_unreadable=refusals[0].reason == UNREADABLE)
-        if departure.is_last:
-            self.shard.changes.remove(OUTBOX, row)
+        self.remove(leaving)
         if departure.task is not None:
             self._notify(departure.task)
         if rule is IfRefused.ASK:
@@ -324,6 +351,25 @@ class Outbox(Part):
         if departure.task is not None:
             self._notify(departure.task)
         return queue
+
+    def remove(self, leaving: Leaving) -> None:
+        """The open commit removes a message from the outbox, unless it has more targets."""
+        departure, row = leaving.departure, leaving.row
+        if departure.is_last:
+            self.shard.changes.remove(OUTBOX, row)
+            self._count(departure.account, -1, -row.size)
+
+    def on_the_way(self, account: str) -> OnTheWay:
+        """What messages of services for other shards the account has here, with those of the open commit."""
+        return self._on_the_way.get(account) or _NOTHING
+
+    def _count(self, account: str, messages: int, size: int) -> None:
+        if account:
+            before = self.on_the_way(account)
+            if before.messages + messages > 0:
+                self._on_the_way.put(account, OnTheWay(before.messages + messages, before.bytes + size))
+            else:
+                self._on_the_way.remove(account)
 
     def _notify(self, task: str) -> None:
         for notify in self._on_returned:
@@ -462,7 +508,13 @@ class Route:
             page = await (self._page_of_log() if self._behind else self._fresh_page())
             if page.upto:
                 self._more = True
-                refusals = await self.refusals_of(page)
+                try:
+                    refusals = await self.refusals_of(page)
+                except PenstockError:
+                    page = self._expired(page)
+                    if not page.upto:
+                        raise
+                    refusals = _refused_by_all(page, _EXPIRED)
                 if not refusals:
                     self._note_arrived(page)
                 await self.forget(page, refusals)
@@ -470,7 +522,7 @@ class Route:
         finally:
             outbox.slots.release()
 
-    async def _fresh_page(self) -> Page:
+    async def _fresh_page(self) -> OutboxPage:
         # A page of the log may have had what was durable before this process was told so.
         fresh = [leaving for leaving in self._fresh if leaving.position > self.taken]
         page = list(takewhile(PageRoom().take, fresh))
@@ -480,9 +532,9 @@ class Route:
             shard = self._outbox.shard
             contents = await shard.read(partial(contents_or_errors, shard.store, missing))
             _fill(page, contents)
-        return Page(page, page[-1].position if page else 0)
+        return OutboxPage(page, page[-1].position if page else 0)
 
-    async def _page_of_log(self) -> Page:
+    async def _page_of_log(self) -> OutboxPage:
         shard = self._outbox.shard
         self._behind = False  # what is committed from now on comes behind the page
         page, is_all = await shard.read(partial(_read_page, shard.store, str(self._target), self.taken))
@@ -495,7 +547,19 @@ class Route:
     def _keep_fresh(self, fresh: list[Leaving]) -> None:
         self._fresh, self._fresh_bytes = fresh, sum(leaving.bytes for leaving in fresh)
 
-    async def refusals_of(self, page: Page) -> dict[int, list[TargetRefusal]]:
+    def _expired(self, page: OutboxPage) -> OutboxPage:
+        """The messages of services with which a page begins that have waited for too long."""
+        since_ms = self._outbox.shard.clock.now_ms() - _SERVICE_MS_MAX
+        old = list(
+            takewhile(
+                lambda each: each.departure.cause is Cause.SERVICE and each.row.enqueued_ms <= since_ms,
+                page.messages,
+            )
+        )
+        self._fall_behind()  # the others of the page are still in the log
+        return OutboxPage(old, old[-1].position if old else 0)
+
+    async def refusals_of(self, page: OutboxPage) -> dict[int, list[TargetRefusal]]:
         """Hand a page over. Returns which targets refuse a message, by its position."""
         outbox, now_ms = self._outbox, self._outbox.shard.clock.now_ms()
         refusals: dict[int, list[TargetRefusal]] = {}
@@ -508,7 +572,7 @@ class Route:
             refusals.setdefault(refusal.position, []).append(refusal)
         return refusals
 
-    async def forget(self, page: Page, refusals: Mapping[int, list[TargetRefusal]]) -> None:
+    async def forget(self, page: OutboxPage, refusals: Mapping[int, list[TargetRefusal]]) -> None:
         """The other shard has what it did not refuse. Done when that is durable here. Raises NotOwned if this shard
         was given back: then the next owner hands the page over again, and hears of the same refusals."""
         outbox, shard = self._outbox, self._outbox.shard
@@ -519,8 +583,8 @@ class Route:
                 queue = outbox.refused(leaving, of_message)
                 if queue is not None:
                     returned_to.add(queue)
-            elif leaving.departure.is_last:
-                shard.changes.remove(OUTBOX, leaving.row)
+            else:
+                outbox.remove(leaving)
         shard.changes.truncated[LOG_KIND, str(self._target)] = page.upto
         for queue in returned_to:
             # Rare enough: no state of memory has to be patched.
@@ -530,9 +594,18 @@ class Route:
         await shard.settled()
         self.taken = page.upto
 
-    def _note_arrived(self, page: Page) -> None:
+    def _note_arrived(self, page: OutboxPage) -> None:
         self._arrived = page.upto
         self.end_waits(self._arrived)
+
+
+def _refused_by_all(page: OutboxPage, reason: str) -> dict[int, list[TargetRefusal]]:
+    return {
+        leaving.position: [
+            TargetRefusal(leaving.position, place, reason) for place in range(len(leaving.departure.targets))
+        ]
+        for leaving in page.messages
+    }
 
 
 def _handed(leaving: Leaving, now_ms: int, failures: Failures) -> HandedMessage:
@@ -566,7 +639,7 @@ def _fill(page: list[Leaving], contents: Mapping[int, bytes | KeyUnavailable]) -
 # -- in the thread that reads --------------------------------------------------------------------------------
 
 
-def _read_page(store: Store, key: str, after: int) -> tuple[Page, bool]:
+def _read_page(store: Store, key: str, after: int) -> tuple[OutboxPage, bool]:
     """The first messages of a log, and whether it has no others."""
     entries = store.log(LOG_KIND, key, after, _DEPARTURES_PER_PAGE)
     departures = [(entry, decode_departure(entry.data)) for entry in entries]
@@ -588,4 +661,4 @@ def _read_page(store: Store, key: str, after: int) -> tuple[Page, bool]:
         upto = entry.position
     _fill(page, contents_or_errors(store, list(dict.fromkeys(leaving.row.seq for leaving in page))))
     is_all = len(entries) < _DEPARTURES_PER_PAGE and (not entries or upto == entries[-1].position)
-    return Page(page, upto), is_all
+    return OutboxPage(page, upto), is_all

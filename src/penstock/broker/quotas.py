@@ -95,12 +95,20 @@ class QuotaRoom:
         self._quotas = quotas
         self._used: dict[str, tuple[int, int]] = {}
 
+    def check_departure(self, message: Outgoing, on_the_way: tuple[int, int]) -> None:
+        """Raise QuotaReached if this message for another shard does not fit beside what its account has on the way.
+        What the account has in queues is counted when the message arrives."""
+        self._quotas.compare(on_the_way, 1, _size(message))
+
     def check_messages(self, account: str, messages: Sequence[Outgoing]) -> None:
         """Raise QuotaReached if these do not fit beside what the account has."""
+        self._quotas.compare(self._used_by(account), len(messages), sum(map(_size, messages)))
+
+    def _used_by(self, account: str) -> tuple[int, int]:
         used = self._used.get(account)
         if used is None:
             used = self._used[account] = self._quotas.used(account)
-        self._quotas.compare(used, len(messages), sum(map(_size, messages)))
+        return used
 
     def take(self, account: str, entries: Sequence[Entry]) -> None:
         """These joined a queue of the account, after they were checked."""
