@@ -9,6 +9,7 @@ from hashlib import blake2b
 import msgspec
 
 PARTITION = "aws"
+_QUEUE_SERVICE = "sqs"  # in the ARNs of queues
 # AWS: ARNs of these regions, by how their names begin, are in a partition of their own.
 _PARTITIONS = {
     "cn-": "aws-cn",
@@ -78,7 +79,13 @@ class QueueName(msgspec.Struct, frozen=True, order=True):
 
     @property
     def arn(self) -> str:
-        return f"arn:{partition_of(self.region)}:sqs:{self.region}:{self.account}:{self.name}"
+        return f"arn:{partition_of(self.region)}:{_QUEUE_SERVICE}:{self.region}:{self.account}:{self.name}"
+
+    @classmethod
+    def of_arn(cls, text: str) -> QueueName | None:
+        """Returns None if it is not the ARN of a queue."""
+        arn = Arn.parse(text)
+        return arn.queue if arn is not None and arn.service == _QUEUE_SERVICE else None
 
 
 def shard_of(name: QueueName, shards: int) -> int:

@@ -36,7 +36,7 @@ class TriedConsole:
             cast(Credentials, object()),
             lambda: None,
             lambda: None,
-            {},
+            (),
             Throttle if throttle is None else lambda *_: throttle,
             lambda: self.now_s,
         )

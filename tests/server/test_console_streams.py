@@ -15,6 +15,7 @@ from penstock.server.console_streams import ConsoleStreams, Viewer
 from penstock.server.http.limits import HttpLimits
 from penstock.server.http.request import Request
 from penstock.server.origin import Origins
+from penstock.services import admin
 from penstock.wire.service import Response
 from support.harness import HOME, peer, post, run, serving, until
 
@@ -230,7 +231,9 @@ def test_a_stream_holds_nothing_of_what_it_has_shown() -> None:
 
 def test_a_stream_does_not_hold_the_body_of_its_request() -> None:
     async def scenario() -> None:
-        console = Console(lambda _: None, Origins(None, ()), HOME, None, lambda: None, lambda: None, {})
+        console = Console(
+            lambda _: None, Origins(None, ()), HOME, None, lambda: None, lambda: None, [admin.SERVICE]
+        )
         headers = {b"host": b"127.0.0.1:9324", b"x-penstock-console": b"1"}
         size = 8_000_000
         tracemalloc.start()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from unittest.mock import Mock
 
 import pytest
 
+from penstock.auth import authorize as authorization
+from penstock.auth.authorize import Permission
 from penstock.server.compose import SERVICES
 from penstock.services import sqs, sts
 from penstock.wire.service import Action, Service
@@ -72,3 +75,15 @@ def test_every_signed_caller_may_ask_sts_who_it_is() -> None:
     assert {name for name, row in sts.ACTIONS.items() if not row.permission} == {
         "GetCallerIdentity", "GetSessionToken",
     }  # fmt: skip
+
+
+def test_a_message_that_gets_into_a_queue_in_another_way_needs_the_permission_of_send_message() -> None:
+    """Services cannot import each other, so that what ``authorize_send`` asks stands beside the row."""
+    asked: list[Permission] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(authorization, "authorize", lambda call, row, resource: asked.append(row))
+        authorization.authorize_send(Mock(), Mock())
+    sends = sqs.ACTIONS["SendMessage"]
+    assert [(row.permission, row.grantable, row.root_always) for row in asked] == [
+        (sends.permission, sends.grantable, sends.root_always)
+    ]

@@ -29,7 +29,7 @@ from penstock.monitoring.alarm_records import (
     PendingAction,
     alarms_home,
 )
-from penstock.names import Arn, QueueName, without_partition
+from penstock.names import QueueName, without_partition
 from penstock.queues.messages import Outgoing
 
 if TYPE_CHECKING:
@@ -53,12 +53,6 @@ def webhook_url(action: str) -> str | None:
     """The URL of an action that is a web hook: a URL, or one in the form of an ARN; None: it is something else."""
     url = without_partition(action).removeprefix(_WEBHOOK_PREFIX)
     return url if url.startswith(("https://", "http://")) else None
-
-
-def queue_of_action(action: str) -> QueueName | None:
-    """The queue, if the action is the ARN of one."""
-    arn = Arn.parse(action)
-    return arn.queue if arn is not None and arn.service == "sqs" else None
 
 
 class AlarmTexts(Protocol):
@@ -117,7 +111,7 @@ class AlarmActions:
     async def _carry_out(self, job: Job[PendingAction]) -> None:
         """Raises JobFailed, or StoreError if it may have been carried out."""
         pending = job.payload
-        queue, url = queue_of_action(pending.action), webhook_url(pending.action)
+        queue, url = QueueName.of_arn(pending.action), webhook_url(pending.action)
         if queue is not None:
             await self._send(job, queue)
         elif url is not None:

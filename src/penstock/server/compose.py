@@ -140,7 +140,7 @@ class Parts:
             self.security.credentials,
             lambda: self._routes.pages,
             lambda: self._ended_sessions,
-            {each.console_path: each.target_prefix for each in services if each.console_path},
+            services,
             throttle,
         )
         if config.console:
@@ -417,9 +417,10 @@ _SQS_TEXTS = admin.SqsTexts(shown_queue, sequence_number, queue_url, check_edite
 
 
 def _rows_with_permission() -> tuple[Action, ...]:
-    """Returns the rows of services whose resources are queues or belong to the account as a whole."""
-    services = [service for service, _ in SERVICES if service is not sts.SERVICE]
-    return tuple(row for service in services for row in service.actions.values() if row.permission)
+    """Returns the rows that policies decide about, but for those that give credentials: about these the trust policy
+    of a role decides, too."""
+    rows = [row for service, _ in SERVICES for row in service.actions.values()]
+    return tuple(row for row in rows if row.permission and not row.audit.gives_credentials)
 
 
 SERVICES: tuple[tuple[Service, Callable[[Parts], Any]], ...] = (

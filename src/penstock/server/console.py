@@ -4,9 +4,8 @@
     GET    /console/session               who is signed in
     POST   /console/session               sign in with an access key: sets the cookie
     DELETE /console/session               sign out: ends the session
-    *      /console/api/admin/v1/…        the admin API
-    POST   /console/api/sqs/ACTION        an action of SQS, in JSON
-    POST   /console/api/monitoring/ACTION an action of CloudWatch
+    *      /console/api/admin/v1/…        the admin API; so any service with paths of its own
+    POST   /console/api/sqs/ACTION        an action of SQS, in JSON; so any service that gives a path in the console
     GET    /console/watch/admin/v1/…      answers of the admin API whenever they change (server-sent events)
 
 A page has no keys. The cookie holds a session of STS, which is encrypted and ends after an hour, and from which only
@@ -29,7 +28,7 @@ import base64
 import hmac
 import json
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from functools import partial
 from math import ceil
@@ -52,7 +51,8 @@ from penstock.server.http.request import Request
 from penstock.server.http.response import REQUEST_ID, with_headers
 from penstock.server.origin import Origins
 from penstock.server.throttle import MakeThrottle, Throttle
-from penstock.wire.service import Headers, Response
+from penstock.services.sts import SERVICE as STS
+from penstock.wire.service import Headers, Response, Service
 
 if TYPE_CHECKING:
     from penstock.server.console_sign_outs import EndedSessions
@@ -66,7 +66,6 @@ _COOKIE_MAX = 4000  # browsers keep no larger ones
 _PROOF = b"session of the console"
 _OWN_HEADER = b"x-penstock-console"
 _REGION, _ACCOUNT = b"x-penstock-region", b"x-penstock-account"
-_ADMIN = b"/admin/v1/"
 _JSON = b"application/x-amz-json-1.0"
 _KEPT_HEADERS = (
     b"host", b"user-agent", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-forwarded-port",
@@ -112,19 +111,19 @@ class Console:
         credentials: Credentials | None,
         pages: Callable[[], WebPageFilter | None],
         ended: Callable[[], EndedSessions | None],
-        targets: Mapping[str, str],
+        services: Iterable[Service],
         make_throttle: MakeThrottle = Throttle,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         """``serve``: answers a request of a client. Without ``credentials`` the server is open. ``ended``: None until
-        the store is open. ``targets``: what is before an action in X-Amz-Target, by the path of the service."""
+        the store is open. ``services``: pages may call the actions of those that have a path in the console."""
         self._serve = serve
         self._origins = origins
         self._home = home
         self._credentials = credentials
         self._pages = pages
         self._ended = ended
-        self._targets = targets
+        self._services = {each.console_path: each for each in services if each.console_path}
         self._failed_sign_ins = make_throttle(1 / _FAILED_SIGN_IN_S, _FAILED_SIGN_INS)
         self._now_s = now_s
         self._streams = ConsoleStreams()
@@ -246,9 +245,9 @@ class Console:
 
     async def _ask_sts(self, request: PageRequest, asker: Asker, action: str, **members: str) -> dict | None:  # type: ignore[type-arg]
         """None: the server does not accept the keys."""
-        body = urlencode({"Action": action, "Version": "2011-06-15", **members}).encode()
+        body = urlencode({"Action": action, "Version": STS.version, **members}).encode()
         headers = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}
-        response = await self._ask(request, asker, "POST", "/", headers, body, "sts")
+        response = await self._ask(request, asker, "POST", "/", headers, body, STS)
         if response.status == 200:
             found: dict = json.loads(response.body)[f"{action}Response"][f"{action}Result"]  # type: ignore[type-arg]
             return found
@@ -260,22 +259,19 @@ class Console:
 
     async def _api(self, request: PageRequest, path: str) -> Response:
         asker = await self._asker(request)
-        service, _, action = path.partition("/")
-        if service in self._targets and request.method == b"POST":
-            headers = {
-                "content-type": _JSON.decode(),
-                "x-amz-target": f"{self._targets[service]}.{action}",
-            }
-            return await self._ask(request, asker, "POST", "/", headers, request.body, service)
-        if service != "admin":
-            raise ConsoleRefusal(404, "NotFound", "There is nothing at this address.")
-        headers = {}
-        if (content_type := request.headers.get(b"content-type")) is not None:
-            headers["content-type"] = content_type.decode("latin-1")
-        target = request.target.removeprefix(b"/console/api").decode("latin-1")
-        return await self._ask(
-            request, asker, request.method.decode(), target, headers, request.body, "penstock"
-        )
+        name, _, action = path.partition("/")
+        service = self._services.get(name)
+        if service is not None and service.is_rest:
+            headers = {}
+            if (content_type := request.headers.get(b"content-type")) is not None:
+                headers["content-type"] = content_type.decode("latin-1")
+            target = request.target.removeprefix(b"/console/api").decode("latin-1")
+            method = request.method.decode()
+            return await self._ask(request, asker, method, target, headers, request.body, service)
+        if service is None or request.method != b"POST":
+            raise _not_found()
+        headers = {"content-type": _JSON.decode(), "x-amz-target": f"{service.target_prefix}.{action}"}
+        return await self._ask(request, asker, "POST", "/", headers, request.body, service)
 
     async def _ask(
         self,
@@ -285,13 +281,15 @@ class Console:
         target: str,
         headers: dict[str, str],
         body: bytes,
-        service: str,
+        service: Service,
     ) -> Response:
         """Serve a signed request in place of the browser's, from the same client."""
         host = self._origins.as_signed(request).get(b"host", b"").decode("latin-1") or request.peer.listening
         url = f"{request.peer.scheme}://{host}{target}"
         try:
-            template = RequestTemplate(method, url, headers, asker.keys, asker.space.region, service)
+            template = RequestTemplate(
+                method, url, headers, asker.keys, asker.space.region, service.signing_name
+            )
         except ValueError:
             raise ConsoleRefusal(
                 400, "InvalidRequest", "The address is not quoted as it has to be."
@@ -384,8 +382,9 @@ class Console:
     async def _watch(self, request: PageRequest) -> Response:
         asker = await self._asker(request)
         target = request.target.removeprefix(b"/console/watch").decode("latin-1")
-        if request.method != b"GET" or not target.encode("latin-1").startswith(_ADMIN):
-            raise ConsoleRefusal(404, "NotFound", "There is nothing at this address.")
+        service = self._services.get(target.removeprefix("/").partition("/")[0])
+        if request.method != b"GET" or service is None or not service.is_rest:
+            raise _not_found()
         viewer = Viewer(asker.account, self._client_of(request))
         if self._streams.is_full(viewer):
             raise ConsoleRefusal(503, "TooManyStreams", TOO_MANY_STREAMS)
@@ -396,16 +395,16 @@ class Console:
             (REQUEST_ID, request.id.encode()),
         ]
         request.body = b""  # a stream may last for days
-        ask = partial(self._ask_for_stream, request, target)
+        ask = partial(self._ask_for_stream, request, target, service)
         return Response(200, headers, stream=self._streams.changes(viewer, ask))
 
-    async def _ask_for_stream(self, request: PageRequest, target: str) -> Response:
+    async def _ask_for_stream(self, request: PageRequest, target: str, service: Service) -> Response:
         """The session may have ended since the stream began."""
         try:
             asker = await self._asker(request)
         except ConsoleRefusal as refused:
             return refused.response(request)
-        return await self._ask(request, asker, "GET", target, {}, b"", "penstock")
+        return await self._ask(request, asker, "GET", target, {}, b"", service)
 
     def _client_of(self, request: PageRequest) -> str:
         """Users behind one proxy are many; the addresses of an IPv6 network are one."""
@@ -433,6 +432,10 @@ def _code_of(response: Response) -> str:
         return str(json.loads(response.body)["Error"]["Code"])
     except (ValueError, KeyError, TypeError):
         return ""
+
+
+def _not_found() -> ConsoleRefusal:
+    return ConsoleRefusal(404, "NotFound", "There is nothing at this address.")
 
 
 def _unavailable() -> ConsoleRefusal:

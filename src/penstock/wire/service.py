@@ -262,9 +262,12 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     event_source: str = ""  # in the audit log; empty: the signing name with Amazon's domain
     arns: tuple[ArnKind, ...] = ()
     condition_keys: tuple[str, ...] = ()  # of its own, in lower case: "sts:externalid"
+    refuses_in_lower_case: bool = False  # refusals name its actions in lower case: "sqs:sendmessage"
     # Built-in policies by name, each with the actions that it allows; those that allow least are first.
     policies: Mapping[str, tuple[str, ...]] = NO_MEMBERS
-    console_path: str = ""  # pages of the console may call its actions below this path; empty: they may not
+    # Pages of the console may call its actions below this path, with which the paths of a REST service begin; empty:
+    # they may not.
+    console_path: str = ""
     metric_namespaces: tuple[MeasuredNamespace, ...] = ()  # clients cannot send metrics to these
     records: tuple[StoredKind, ...] = ()  # what it stores
 
@@ -276,6 +279,11 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     def with_context(self, context: Any) -> Service:
         service: Service = msgspec.structs.replace(self, context=context)
         return service
+
+    @property
+    def is_rest(self) -> bool:
+        """Whether requests name its actions by method and path."""
+        return "rest-json" in self.protocols
 
     @property
     def version(self) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
+from urllib.error import HTTPError
 from urllib.parse import quote
 from urllib.request import Request, urlopen
 from xml.etree import ElementTree
@@ -93,6 +95,15 @@ def test_an_empty_queue_has_no_result(admin_server: ServerProcess, api: ApiSessi
     assert "Messages" not in sqs_client(
         f"{admin_server.url}/_aws/sqs/messages", ACCOUNT, REGION
     ).receive_message(QueueUrl=url)
+
+
+def test_errors_are_those_of_sqs(admin_server: ServerProcess, url: str) -> None:
+    def error(path: str) -> str:
+        with pytest.raises(HTTPError) as refused:
+            urlopen(f"{admin_server.url}{path}Action=ReceiveMessage&QueueUrl=missing", timeout=20)
+        return re.sub("<RequestId>.*</RequestId>", "", refused.value.read().decode())
+
+    assert error("/_aws/sqs/messages?") == error("/?Version=2012-11-05&")
 
 
 @every_row(

@@ -21,7 +21,7 @@ SERVICE = Service(
     arns=(ArnKind("toy", "topic/", "Example::Toy::Topic"),),
     condition_keys=("toy:endpoint",),
     policies={"toy-publish": ("toy:Publish",), "toy-full-access": ("toy:*",)},
-    console_path="toy",
     metric_namespaces=(NAMESPACE,),
+    console_path="topics",
     records=(TOPICS,),
 )

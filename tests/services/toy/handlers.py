@@ -15,7 +15,7 @@ from penstock.names import QueueName
 from penstock.wire.faults import access_denied, invalid_parameter
 from penstock.wire.service import NO_MEMBERS, Call, Fault
 
-from .topics import PostRequest, ShardTopics, TopicMissing, TopicName, queue_of
+from .topics import PostRequest, ShardTopics, TopicMissing, TopicName
 
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker
@@ -100,7 +100,7 @@ async def create_topic(toy: Toy, request: CreateTopicRequest, call: Call) -> Cre
 
 
 async def subscribe(toy: Toy, request: SubscribeRequest, call: Call) -> None:
-    endpoint, queue = request.Endpoint, queue_of(request.Endpoint)
+    endpoint, queue = request.Endpoint, QueueName.of_arn(request.Endpoint)
     if queue is not None:
         await _check_queue(toy, queue, call)
     elif not endpoint.startswith(("http://", "https://")):

@@ -74,12 +74,6 @@ class TopicMissing(PenstockError):
     pass
 
 
-def queue_of(endpoint: str) -> QueueName | None:
-    """The queue, if the endpoint is the ARN of one."""
-    arn = Arn.parse(endpoint)
-    return arn.queue if arn is not None and arn.service == "sqs" else None
-
-
 class ShardTopics(Part):
     """The topics of one shard. Their queues belong to any shard."""
 
@@ -141,7 +135,9 @@ class ShardTopics(Part):
         """Done when the message is durable: in queues of this shard, on its way to others, as a job for each URL.
         Raises TopicMissing."""
         endpoints = self.find(name).endpoints
-        queues = {endpoint: queue for endpoint in endpoints if (queue := queue_of(endpoint)) is not None}
+        queues = {
+            endpoint: queue for endpoint in endpoints if (queue := QueueName.of_arn(endpoint)) is not None
+        }
         targets = [QueueTarget(queue, name.arn) for queue in queues.values()]
 
         message = Outgoing(body=text, sender=SENDER, size=len(text.encode()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.auth.policy.principal_element import BOUNDED, DIRECT, NONE, MatchLevel
 from penstock.auth.policy.question import Question, Verdict
+from penstock.auth.policy.vocabulary import shown_action
 
 _WITHOUT_ACCOUNT = ("anonymous", "service")
 _ROOT = Verdict(True, "the account's root may do everything in its account")
@@ -51,7 +52,7 @@ def refusal(question: Question, verdict: Verdict, *, address: str = "") -> str:
         return f"Access to the resource {address or question.resource} is denied."
     is_own = principal.account == question.resource_account
     reason = (verdict if is_own else _not_allowed("resource-based", question)).reason
-    asked = f"{_spelled(question.action)} on resource: {question.resource}"
+    asked = f"{shown_action(question.action)} on resource: {question.resource}"
     return f"User: {principal.arn} is not authorized to perform: {asked} {reason}"
 
 
@@ -120,9 +121,4 @@ def _bounded_by_session(question: Question, action: str, allowed: Verdict) -> Ve
 
 
 def _not_allowed(kind: str, question: Question) -> Verdict:
-    return Verdict(False, f"because no {kind} policy allows the {_spelled(question.action)} action")
-
-
-def _spelled(action: str) -> str:
-    """SQS: its errors have the action in lower case. Those of other services have it as policies do."""
-    return action.lower() if action.startswith("sqs:") else action
+    return Verdict(False, f"because no {kind} policy allows the {shown_action(question.action)} action")

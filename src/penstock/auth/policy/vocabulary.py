@@ -30,6 +30,10 @@ class PolicyService(Protocol):
     def policies(self) -> Mapping[str, tuple[str, ...]]:
         """Its built-in policies by name, with the actions that each allows; those that allow least are first."""
 
+    @property
+    def refuses_in_lower_case(self) -> bool:
+        """Whether refusals name its actions in lower case."""
+
 
 class _Vocabulary(NamedTuple):
     services: Mapping[str, PolicyService]
@@ -61,6 +65,12 @@ def declare(services: Iterable[PolicyService]) -> None:
 def builtin_policies() -> Mapping[str, str]:
     """The documents of all built-in policies, in the order of the services. The one that allows all is last."""
     return _known.policies
+
+
+def shown_action(action: str) -> str:
+    """The action as a refusal names it."""
+    service = _known.services.get(action.partition(":")[0])
+    return action.lower() if service is not None and service.refuses_in_lower_case else action
 
 
 def is_unknown(key: str) -> bool:

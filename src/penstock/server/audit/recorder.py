@@ -140,13 +140,13 @@ class _Claims:
         self._uris = [
             (UriTemplate(action.http), service, action.name)
             for service in services
-            if "rest-json" in service.protocols
+            if service.is_rest
             for action in service.actions.values()
         ]
         self._by_root = {
             action.http.split("/")[1].encode(): service
             for service in services
-            if "rest-json" in service.protocols
+            if service.is_rest
             for action in service.actions.values()
         }
 

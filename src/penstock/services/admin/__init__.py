@@ -17,6 +17,7 @@ SERVICE = Service(
     actions=ACTIONS,
     to_fault=to_fault,
     is_announced=False,
+    console_path="admin",
     arns=(ArnKind("penstock", "server"),),
     policies={
         "penstock-read-only": ("penstock:Get*", "penstock:List*"),

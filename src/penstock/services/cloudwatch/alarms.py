@@ -11,7 +11,7 @@ from penstock.broker.other_shards import DefinitionQuestion
 from penstock.errors import AlarmMissing
 from penstock.metrics.alarms import AlarmState
 from penstock.metrics.composite import parse_rule
-from penstock.monitoring.actions import queue_of_action, webhook_url
+from penstock.monitoring.actions import webhook_url
 from penstock.monitoring.alarm_records import AlarmConfig, alarm_named
 from penstock.monitoring.monitoring import ShardMonitoring
 from penstock.names import Arn, QueueName, Space
@@ -79,7 +79,7 @@ def _check_children(config: AlarmConfig, call: Call) -> None:
 async def _check_actions(cw: CloudWatch, config: AlarmConfig, call: Call) -> None:
     """Who lets an alarm send to a queue needs the permission to send to it. Raises Fault or AccessDenied."""
     for action in {*config.ok_actions, *config.alarm_actions, *config.insufficient_actions}:
-        queue, url = queue_of_action(action), webhook_url(action)
+        queue, url = QueueName.of_arn(action), webhook_url(action)
         if queue is not None:
             await _check_queue(cw, queue, call)
         elif url is not None:

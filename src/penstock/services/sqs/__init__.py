@@ -19,6 +19,7 @@ SERVICE = Service(
     actions=ACTIONS,
     to_fault=to_fault,
     arns=(ArnKind("sqs", "", "AWS::SQS::Queue"),),
+    refuses_in_lower_case=True,
     policies=POLICIES,
     console_path="sqs",
     metric_namespaces=(QueueNamespace("AWS/SQS"),),

@@ -11,10 +11,12 @@ from hashlib import md5
 from types import MappingProxyType
 from typing import Annotated
 
+import msgspec
+
 from penstock.broker.inspection import MessageView
 from penstock.queues.filters import MessageFilter
 from penstock.queues.messages import Content, Received, State, sequence_of
-from penstock.services.sqs.faults import to_fault
+from penstock.services.sqs import SERVICE
 from penstock.services.sqs.message_attributes import to_wire
 from penstock.services.sqs.receiving import SYSTEM_ATTRIBUTES
 from penstock.services.sqs.resources import Sqs, queue_of_url
@@ -111,12 +113,5 @@ _PEEK = Action(
 
 _ROWS: Mapping[str, Action] = MappingProxyType({_PEEK.name: _PEEK})
 
-PEEKING = Service(
-    signing_name="sqs",
-    target_prefix="AmazonSQS",
-    shape_namespace="com.amazonaws.sqs",
-    xml_namespace="http://queue.amazonaws.com/doc/2012-11-05/",
-    actions=_ROWS,
-    to_fault=to_fault,
-)
+PEEKING: Service = msgspec.structs.replace(SERVICE, actions=_ROWS)
 """SQS with one action, at an address of its own."""
