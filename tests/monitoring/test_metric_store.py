@@ -290,6 +290,26 @@ def test_an_account_that_sends_too_much_harms_no_other() -> None:
         assert found["Datapoints"], "values of others are older, and stay"
 
 
+def test_memory_is_made_free_with_a_pause_after_each_metric(world: MonitoringWorld, cw: Any) -> None:
+    for hours in (20, 0):
+        data = [
+            {"MetricName": f"m{n}", "Value": 1, "Timestamp": world.now - timedelta(hours=hours)}
+            for n in range(40)
+        ]
+        cw.put_metric_data(Namespace=NAMESPACE, MetricData=data)
+        world.advance(11 * MINUTE)
+    store, budget = metrics(world), world.monitoring.budget
+    budget.bytes_max = budget.used - 1
+    assert sum(1 for _ in store._relief()) >= 3 * 40
+    assert budget.used <= budget.bytes_max
+    world.run()
+    minutes = {"Period": 60, "StartTime": world.now - timedelta(hours=24), "EndTime": world.now}
+    asked = {"Namespace": NAMESPACE, "Statistics": ["Sum"], **minutes}
+    found = [cw.get_metric_statistics(MetricName=f"m{n}", **asked)["Datapoints"] for n in range(40)]
+    assert all(len(points) >= 1 for points in found), "what is new stays"
+    assert any(len(points) == 1 for points in found), "what is old goes"
+
+
 def test_memory_that_a_shard_used_is_given_back_with_it() -> None:
     with MonitoringWorld(shards=2) as world:
         cw = world.client()

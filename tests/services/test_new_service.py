@@ -325,9 +325,16 @@ def test_its_records_survive_a_restart_and_move_to_a_store_with_other_shards(tmp
             assert (status, error["__type"]) == (404, "example.toy#TopicNotFound")
 
     run(fill)
+
+    async def look_at_metrics() -> None:
+        async with serving(Config(data=after)) as server:
+            for name in topics:
+                assert await sums(server, name) == {"Published": 2, "Delivered": 2 * SHARDS}
+
     run(lambda: look(before))
     migrate(SqliteSite(before, None), SqliteSite(after, SHARDS))
     run(lambda: look(after))
+    run(look_at_metrics)
 
 
 def migrate(source: SqliteSite, target: SqliteSite) -> None:

@@ -98,11 +98,13 @@ class Metering(Part):
             queue.name.account, self._memory, self._wall_offset_ms, partial(self._wake, queue)
         )
         self._recorders[queue] = recorder
+        self._log.add(queue.id, queue.name.account)
         queue.metrics.record(recorder)
 
     def leave(self, queue: LiveQueue) -> None:
         """The queue does not exist any more."""
         self._recorders.pop(queue).forget()
+        self._log.leave(queue.id)
         self._awake.pop(queue, None)
         self._used.pop(queue, None)
 

@@ -5,15 +5,18 @@ rows of a queue are also gathered in memory and go to a log of its own, in chunk
 time, and hold weeks in little space. After a crash, the recent entries give back what was in no chunk yet.
 
 Positions in these logs are times of the shard's clock, so that entries are truncated and found by time.
+
+Accounts share the space. If there is too little, the oldest hours of the account that has the most go.
 """
 
 from __future__ import annotations
 
 import logging
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Set
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -40,13 +43,18 @@ _ENTRY_BYTES_MAX = 256 * 1024 * 1024  # unpacked
 
 
 class MetricsState(msgspec.Struct, frozen=True):
-    position: int = 0  # of the last entries
+    """What is stored of an account."""
+
+    position: int = 0  # of the last entries; only under the key _STATE
     stored: dict[int, int] = {}  # bytes of chunks, by blocks of four hours
     gone_to: int = 0  # everything up to this position goes, of each queue with its next chunk
 
 
 METRICS_STATE = RecordKind("metrics", MetricsState, left_out)
 _STATE = "state"
+"""The record that is about all accounts: what earlier releases have stored is counted there. All others are known by
+their accounts."""
+_NOTHING = MetricsState()
 
 
 class RecentEntry(msgspec.Struct, frozen=True, array_like=True):
@@ -89,50 +97,92 @@ class MetricLog:
         self._shard = shard
         self._shards = shards
         self._state = shard.table(METRICS_STATE)
-        self._full_block = -1
+        self._accounts: dict[int, str] = {}  # of queues, by their id
+        self._full_block = self._trimmed_block = -1
+
+    def add(self, queue: int, account: str) -> None:
+        """A queue, which may have chunks from now on."""
+        self._accounts[queue] = account
+
+    def leave(self, queue: int) -> None:
+        """The queue does not exist any more."""
+        del self._accounts[queue]
 
     # -- in the open commit ----------------------------------------------------------------------------------
 
     def write(self, entries: list[RecentEntry], chunks: Mapping[int, list[TimedQueueRow]]) -> None:
         """``chunks``: all gathered rows of some queues, by id. Done when the open commit is durable."""
         changes, now_ms = self._shard.changes, self._shard.clock.now_ms()
-        state = self._state.get(_STATE) or MetricsState()
-        position = max(state.position + 1, now_ms)
+        position = max((self._state.get(_STATE) or _NOTHING).position + 1, now_ms)
         packed = {id: QUEUE_CHUNKS.pack(rows) for id, rows in chunks.items()}
-        size = sum(len(data) + _ROW_BYTES for data in packed.values())
-        stored, gone_to = self._with_room(state, position, size)
-        if stored is not None:
-            changes.logs += [LogRow(METRICS_LOG, str(id), position, data) for id, data in packed.items()]
-        for id in chunks:
-            changes.truncated[METRICS_LOG, str(id)] = gone_to
+        sizes: Counter[str] = Counter()
+        for id, data in packed.items():
+            sizes[self._accounts[id]] += len(data) + _ROW_BYTES
+        full = self._make_room(position, sizes)
+        for id, data in packed.items():
+            if self._accounts[id] not in full:
+                changes.logs.append(LogRow(METRICS_LOG, str(id), position, data))
+            changes.truncated[METRICS_LOG, str(id)] = self._gone_to(id, position)
         recent_from = position if entries[-1].used_ms else position - _RECENT_KEPT_MS
         for entry in entries:
             changes.logs.append(LogRow(METRICS_LOG, _RECENT, position, zlib.compress(_encode(entry))))
             position += 1
         changes.truncated[METRICS_LOG, _RECENT] = recent_from - 1
-        self._state.put(_STATE, MetricsState(position, stored or state.stored, gone_to))
+        self._change(_STATE, position=position)
 
-    def _with_room(self, state: MetricsState, position: int, size: int) -> tuple[dict[int, int] | None, int]:
-        """The blocks that are kept when this many bytes are added, and the position up to which everything goes:
-        what is too old, and then the oldest of the rest. None: not even a few hours have room, and nothing is
-        added."""
-        present, gone_to = position // _BLOCK_MS, max(state.gone_to, position - _KEPT_MS)
+    def _change(self, account: str, **changed: Any) -> None:
+        self._state.put(account, msgspec.structs.replace(self._state.get(account) or _NOTHING, **changed))
+
+    def _gone_to(self, queue: int, position: int) -> int:
+        """Up to where everything of a queue goes."""
+        states = (self._state.get(key) or _NOTHING for key in (_STATE, self._accounts[queue]))
+        return max(position - _KEPT_MS, *(state.gone_to for state in states))
+
+    def _make_room(self, position: int, sizes: Mapping[str, int]) -> Set[str]:
+        """Count so many bytes more of some accounts. The oldest hours of the account that has the most go until all
+        of them have room. Returns the accounts whose bytes have none: not even those of a few hours."""
+        present = position // _BLOCK_MS
+        if self._trimmed_block != present:
+            self._trimmed_block = present
+            self._trim(position - _KEPT_MS)
         bytes_max = self._shard.limits.metrics_bytes_max // self._shards
-        kept = dict(state.stored)
-        for block in sorted(kept):
-            if block == present or (block * _BLOCK_MS > gone_to and sum(kept.values()) + size <= bytes_max):
+        used = Counter(sizes)
+        for account, state in self._state:
+            used[account] += sum(state.stored.values())
+        full: set[str] = set()
+        while used.total() > bytes_max:
+            account = max(used, key=used.__getitem__)
+            blocks = (self._state.get(account) or _NOTHING).stored
+            oldest = min(blocks, default=present)
+            if oldest == present and sizes.get(account, 0) and account not in full:
+                full.add(account)
+                used[account] -= sizes[account]
+            elif blocks:
+                used[account] -= blocks[oldest]
+                rest = {block: size for block, size in blocks.items() if block != oldest}
+                gone_to = min(position, (oldest + 1) * _BLOCK_MS) - 1
+                self._change(account, stored=rest, gone_to=gone_to)
+            else:
                 break
-            del kept[block]
-            gone_to = max(gone_to, (block + 1) * _BLOCK_MS - 1)
-        if sum(kept.values()) + size > bytes_max:
-            if self._full_block != present:
-                self._full_block = present
-                log.warning(
-                    "metrics of queues are not stored for some hours: there are too many for metrics_size"
-                )
-            return None, gone_to
-        kept[present] = kept.get(present, 0) + size
-        return kept, gone_to
+        for account in sizes.keys() - full:
+            blocks = (self._state.get(account) or _NOTHING).stored
+            self._change(account, stored={**blocks, present: blocks.get(present, 0) + sizes[account]})
+        if full and self._full_block != present:
+            self._full_block = present
+            log.warning(
+                "metrics of queues of %d accounts are not stored for some hours: there are too many for metrics_size",
+                len(full),
+            )
+        return full
+
+    def _trim(self, before: int) -> None:
+        """Count no more what is too old."""
+        for account, state in self._state:
+            kept = {block: size for block, size in state.stored.items() if (block + 1) * _BLOCK_MS > before}
+            if not kept and state.gone_to <= before and account != _STATE:
+                self._state.remove(account)
+            elif len(kept) < len(state.stored):
+                self._change(account, stored=kept)
 
     def forget(self, queues: Iterable[int]) -> None:
         """Forget these queues, which are deleted."""
@@ -141,10 +191,9 @@ class MetricLog:
 
     def sweep(self, queues: Iterable[int]) -> None:
         """Remove what is too old of queues that are not used any more, and so have no new chunks."""
-        state = self._state.get(_STATE) or MetricsState()
-        _, gone_to = self._with_room(state, self._shard.clock.now_ms(), 0)
+        now_ms = self._shard.clock.now_ms()
         for id in queues:
-            self._shard.changes.truncated.setdefault((METRICS_LOG, str(id)), gone_to)
+            self._shard.changes.truncated.setdefault((METRICS_LOG, str(id)), self._gone_to(id, now_ms))
 
     # -- reading ---------------------------------------------------------------------------------------------
 

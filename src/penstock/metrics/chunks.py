@@ -239,6 +239,10 @@ class ChunkedRows(Generic[R]):
             return self._form.pack(repeated(self._rows, self.bucket_s))
         return self._packed.get(number)
 
+    def packed_size(self, number: int) -> int:
+        """What a packed chunk takes in memory."""
+        return len(self._packed[number]) + CHUNK_BYTES
+
     def put(self, number: int, packed: bytes) -> None:
         """Replaces a chunk by one that was stored."""
         self.drop(number)

@@ -264,11 +264,18 @@ class Series:
         self._levels[id.bucket_s].drop(id.number)
         self.changed.discard(id)
 
+    def chunk_size(self, id: ChunkId) -> int:
+        """About how many bytes of memory a chunk takes."""
+        level = self._levels[id.bucket_s]
+        return _size_of(level.open_rows) if id.number == level.open_number else level.packed_size(id.number)
+
     @property
     def size(self) -> int:
         """About how many bytes of memory it takes."""
         levels = self._levels.values()
-        open_buckets = [bucket for level in levels for bucket in level.open_rows]
-        keys = sum(len(bucket.sketch) for bucket in open_buckets if bucket.sketch is not None)
-        packed = sum(level.packed_bytes for level in levels)
-        return packed + len(open_buckets) * _BUCKET_BYTES + keys * _SKETCH_KEY_BYTES
+        return sum(level.packed_bytes + _size_of(level.open_rows) for level in levels)
+
+
+def _size_of(buckets: Iterable[Bucket]) -> int:
+    """About how many bytes of memory buckets take that are not packed."""
+    return sum(_BUCKET_BYTES + len(bucket.sketch or ()) * _SKETCH_KEY_BYTES for bucket in buckets)

@@ -65,6 +65,7 @@ class MeasuredMetrics(Part):
     def __init__(self, shard: Shard, budget: MetricBudget, metrics_max: int, turns: Turns) -> None:
         """``metrics_max``: of one account in this shard."""
         self._shard = shard
+        self._budget = budget
         self.store = MetricStore(
             shard, MEASURED_KINDS, budget, metrics_max, turns, _home, is_local=True, on_undone=self._undone
         )
@@ -131,7 +132,7 @@ class MeasuredMetrics(Part):
         assert dimensions == key.dimensions, "dimensions are in order"
         datum = Datum(name, dimensions, namespace.units[name], float(self._minute_s), bucket)
         try:
-            self.store.check_room(space, [key])
+            self.store.check_room(space, [key])  # what makes room is the end of the minute before
         except QuotaReached as error:
             self._warn(space, error)
             return
@@ -170,6 +171,8 @@ class MeasuredMetrics(Part):
         except StoreError as error:
             log.debug("a minute of metrics was not stored, and is with the next one: %s", error)
         await self.store.join([key for key in keys if key not in self._under_way])
+        if self._budget.is_spent:
+            await self.store.relieve()
         if self._gathered or self._ended:
             self._set_timer()
 

@@ -209,6 +209,10 @@ class StoredMetric:
         return [_chunk_key(key, unit, chunk) for key in (self.record_key, *self.foreign)]
 
 
+def _end_s(chunk: ChunkId) -> int:
+    return (chunk.number + 1) * CHUNK_BUCKETS * chunk.bucket_s
+
+
 def _chunk_key(record_key: str, unit: str, chunk: ChunkId) -> str:
     return f"{record_key}/{unit}/{chunk.bucket_s}/{chunk.number}"
 
@@ -248,7 +252,8 @@ class MetricStore(Part):
         self._storing: Promise[None] | None = None
         self._joining: Promise[None] | None = None  # of one request at a time
         self._timer: Timer | None = None
-        self._relieved_ms = 0
+        self._relieving: Promise[None] | None = None
+        self._relieved_ms = -_RELIEF_PAUSE_MS
         self._stopped = False
         self._is_forgotten = False  # the budget does not count it any more
         self._load()
@@ -309,6 +314,10 @@ class MetricStore(Part):
         shard.check_not_ended()
         shard.check_owned()
         shard.check_sends()
+        if self._budget.is_spent:
+            await self.relieve()
+            shard.check_not_ended()
+            shard.check_owned()
         self.check_room(space, {MetricKey(namespace, datum.name, datum.dimensions) for datum in data})
         key = self.keep(SentData(space, namespace, tuple(data)))
         await shard.settled()
@@ -343,10 +352,8 @@ class MetricStore(Part):
 
     def check_room(self, space: Space, keys: Iterable[MetricKey]) -> None:
         """Raises QuotaReached if values of these metrics cannot be taken."""
-        if self._budget.is_spent:
-            self._relieve()
-            if self._budget.is_spent and self._budget.is_above_share(space.account):
-                raise QuotaReached("bytes of metrics in memory", self._budget.bytes_max)
+        if self._budget.is_spent and self._budget.is_above_share(space.account):
+            raise QuotaReached("bytes of metrics in memory", self._budget.bytes_max)
         known = self._by_space.get(space, {})
         new = sum(key not in known for key in keys)
         if new and self._metrics[space.account] + new > self._metrics_max:
@@ -415,8 +422,8 @@ class MetricStore(Part):
         self._storing = done = Promise[None]()
         try:
             await self._shard.settled()
-            while self._joining is not None:
-                await self._joining
+            while (busy := self._joining or self._relieving) is not None:
+                await busy
             self._join_all()  # also what was sent by requests whose commit was made although they were refused
             await self._store()
         except StoreError as error:
@@ -519,39 +526,67 @@ class MetricStore(Part):
                 self._spend(metric, metric.size - metric.cost)
             yield
 
-    def _relieve(self) -> None:
+    async def relieve(self) -> None:
         """Forget the oldest chunks of accounts above their share, until a tenth of the budget is free."""
         now_ms = self._shard.clock.now_ms()
-        if now_ms < self._relieved_ms + _RELIEF_PAUSE_MS:
+        if self._relieving is not None:
+            await self._relieving
+        elif now_ms >= self._relieved_ms + _RELIEF_PAUSE_MS and self._storing is None and not self._stopped:
+            self._relieved_ms = now_ms
+            self._relieving = done = Promise[None]()
+            try:
+                await self._turns.run(self._relief())
+            finally:
+                self._relieving = None
+                done.resolve(None)
+
+    def _relief(self) -> Steps[None]:
+        yield from self._measure()
+        free = self._budget.used - self._budget.bytes_max * 9 // 10
+        if not self._budget.is_spent:
             return
-        self._relieved_ms = now_ms
-        finished(self._measure())
-        wanted = self._budget.bytes_max * 9 // 10
-        if not self._budget.is_spent or self._storing is not None:
-            return
-        oldest = sorted(
-            ((chunk.number + 1) * CHUNK_BUCKETS * chunk.bucket_s, number, unit, chunk)
-            for number, metric in enumerate(self)
-            for unit, series in metric.series.items()
-            for chunk in series.chunks() - series.changed
-        )
-        metrics = list(self)
-        forgotten = []
-        for _, number, unit, chunk in oldest:
-            if self._budget.used <= wanted:
+        forgotten = 0
+        until_s = yield from self._oldest(free)
+        for metric in self:
+            if self._stopped or self._budget.used <= self._budget.bytes_max * 9 // 10:
                 break
-            metric = metrics[number]
-            if not self._budget.is_above_share(metric.space.account):
-                continue
-            before = metric.series[unit].size
-            metric.series[unit].drop(chunk)
-            freed = before - metric.series[unit].size
-            self._spend(metric, -freed)
-            forgotten += metric.chunk_keys(unit, chunk)
-        self._forget(forgotten, [metric for metric in metrics if metric.is_empty])
+            if self._budget.is_above_share(metric.space.account):
+                forgotten += self._drop_chunks(metric, until_s)
+            yield
         log.warning(
-            "metrics take more memory than they may: %d of the oldest chunks were forgotten", len(forgotten)
+            "metrics take more memory than they may: %d of the oldest chunks were forgotten", forgotten
         )
+
+    def _oldest(self, free: int) -> Steps[int]:
+        """The time at which the last of the chunks ends that have to go to free so many bytes."""
+        sizes: Counter[int] = Counter()  # of what may go, by the time when it ends
+        for metric in self:
+            if self._budget.is_above_share(metric.space.account):
+                for series in metric.series.values():
+                    for chunk in series.chunks() - series.changed:
+                        sizes[_end_s(chunk)] += series.chunk_size(chunk)
+            yield
+        until_s = 0
+        for until_s in sorted(sizes):
+            free -= sizes[until_s]
+            if free <= 0:
+                break
+        return until_s
+
+    def _drop_chunks(self, metric: StoredMetric, until_s: int) -> int:
+        """Forget the chunks of a metric that end until then, and return how many those were."""
+        if self.get(metric.space, metric.key) is not metric:
+            return 0
+        forgotten: list[str] = []
+        for unit, series in metric.series.items():
+            for chunk in series.chunks() - series.changed:
+                if _end_s(chunk) <= until_s:
+                    series.drop(chunk)
+                    forgotten += metric.chunk_keys(unit, chunk)
+        if forgotten:
+            self._spend(metric, metric.size - metric.cost)
+            self._forget(forgotten, [metric])
+        return len(forgotten)
 
     # -- reading ---------------------------------------------------------------------------------------------
 

@@ -231,7 +231,8 @@ class StoredKind(Protocol):
 
 
 class MeasuredNamespace(Protocol):
-    """A namespace of metrics that a service measures: ``monitoring.reading.MetricNamespace``, which reads them."""
+    """A namespace of metrics that a service measures: ``monitoring.measured.ServiceNamespace``, or one that reads
+    them itself, ``monitoring.reading.MetricNamespace``."""
 
     @property
     def name(self) -> str: ...
