@@ -155,9 +155,9 @@ class FigureReader:
         found: dict[LiveQueue, int] = {}
         unknown: list[LiveQueue] = []
         for queue in queues:
-            if not _is_walked(queue):
+            if not is_walked(queue):
                 unknown.append(queue)
-            elif (came_ms := self._oldest_in_memory(queue)) is not None:
+            elif (came_ms := self.oldest_in_memory(queue)) is not None:
                 found[queue] = came_ms
         rows_max = 1
         while unknown and rows_max <= _PAGE_ROWS:
@@ -184,8 +184,8 @@ class FigureReader:
                 return self._arrived_ms(queue, row)
         return None
 
-    def _oldest_in_memory(self, queue: LiveQueue) -> int | None:
-        """As :meth:`_came_ms`, of a queue whose messages are all in memory."""
+    def oldest_in_memory(self, queue: LiveQueue) -> int | None:
+        """When the oldest message came into a queue of which :func:`is_walked` is true."""
         rules = queue.rules
         expired_ms = rules.backlog.expiry_cutoff_ms(self._shard.clock.now_ms())
         oldest: Entry | None = None
@@ -244,7 +244,7 @@ def _counted_levels(queue: LiveQueue, counts: Counts) -> Levels:
     return Levels(counts.visible, counts.in_flight, counts.delayed, groups)
 
 
-def _is_walked(queue: LiveQueue) -> bool:
+def is_walked(queue: LiveQueue) -> bool:
     """Whether all messages of a queue are in memory, and so few that walking over them is faster than a read."""
     backlog = queue.rules.backlog
     return queue.memory.loaded and len(backlog.index) == backlog.total <= _WALKED_MAX
