@@ -599,6 +599,44 @@ def ages_everywhere(world: World, queue: str) -> list[float | None]:
     return [age(world, queue), listed, world.do(scraped())]
 
 
+def scraped_levels(world: World) -> dict[str, Levels | None]:
+    """As Prometheus has them."""
+
+    async def scraped() -> dict[str, Levels | None]:
+        found: dict[str, Levels | None] = {}
+        async for figures in all_figures(world.broker.partition(0)):
+            found.update((each.name.name, each.levels) for each in figures)
+        return found
+
+    return world.do(scraped())
+
+
+@pytest.mark.parametrize("messages", [20, 300])
+def test_prometheus_has_the_messages_of_a_fifo_queue_with_a_delay(metered: World, messages: int) -> None:
+    metered.create("q.fifo", delay_ms=MINUTE)
+    for n in range(messages):
+        metered.send("q.fifo", "x", group="g", dedup_id=str(n))
+    assert scraped_levels(metered) == {"q.fifo": Levels(0, 0, messages, 0)}
+    metered.advance(MINUTE)
+    metered.receive("q.fifo", 2)
+    metered.send("q.fifo", "x", group="g", dedup_id="last")
+    assert scraped_levels(metered) == {"q.fifo": Levels(messages - 2, 2, 1, 1)}
+    if messages == 20:
+        metered.advance(3 * SECOND)
+        shown = points(metered, "q.fifo", "in_flight", period_s=1)
+        assert shown[-1][1].max == 2
+
+
+def test_prometheus_has_the_messages_of_queues_that_are_not_loaded(metered: World) -> None:
+    for name, messages in (("q", 5), ("empty", 0), ("q.fifo", 0)):
+        metered.create(name)
+        metered.send_all(name, *["x"] * messages)
+        metered.queue(name).memory.forget()
+    expected = {"q": Levels(5, 0, 0, None), "empty": Levels(0, 0, 0, None), "q.fifo": Levels(0, 0, 0, 0)}
+    assert scraped_levels(metered) == expected
+    assert not metered.queue("q").memory.loaded
+
+
 def test_the_age_is_the_same_whoever_shows_it(metered: World) -> None:
     metered.create("dead")
     metered.create("q", dead_letters=("dead", 3), visibility_ms=SECOND)

@@ -22,7 +22,7 @@ from penstock.queues.fairness import NoisyTenants
 from penstock.queues.fifo import FifoQueue
 from penstock.queues.messages import Counts, Entry, sequence_of
 from penstock.store.changes import EntryRow
-from penstock.store.port import Selection, Store
+from penstock.store.port import Selection, Store, Usage
 from penstock.turns import Turns
 
 if TYPE_CHECKING:
@@ -139,6 +139,15 @@ class FigureReader:
                 return None  # it is deleted, or the store cannot be read
         return levels
 
+    async def levels(self, queue: LiveQueue, usage: Mapping[int, Usage]) -> Levels | None:
+        """Does not load the queue: of one that is not in memory yet after a start, all messages count as visible.
+
+        ``usage``: what the queues hold that are not in memory."""
+        if queue.memory.loaded or self._shard.lease_ended():
+            return await self._exact_levels(queue)
+        held = usage.get(queue.id)
+        return Levels(0 if held is None else held.messages, 0, 0, 0 if queue.settings.fifo else None)
+
     async def _noisy_tenants(self, queue: LiveQueue, now_ms: int) -> NoisyTenants | None:
         rules = queue.rules
         groups = None if isinstance(rules, FifoQueue) else rules.noisy_groups(now_ms)
@@ -207,16 +216,21 @@ class FigureReader:
 
 
 async def all_figures(partition: Partition) -> AsyncGenerator[list[QueueFigures], None]:
-    """What memory knows of all queues of clients in a shard, and their ages; some queues in each turn of the loop."""
+    """What is known of all queues of clients in a shard, and their ages; some queues in each turn of the loop. No
+    queue is loaded into memory for it."""
     shard, queues = partition.shard, [queue for queue in partition.catalogue if not queue.record.internal]
+    usage: Mapping[int, Usage] = {}
+    if not all(queue.memory.loaded for queue in queues):
+        usage = await shard.read(shard.store.usage)
     for start in range(0, len(queues), _QUEUES_PER_TURN):
         part = queues[start : start + _QUEUES_PER_TURN]
         oldest_ms = await partition.figures.oldest(part)
+        levels = {queue: await partition.figures.levels(queue, usage) for queue in part}
         now_ms = shard.clock.now_ms()
         for queue in part:
             queue.metrics.pass_time(now_ms)
         yield [
-            QueueFigures(queue, now_ms, levels_of(queue, now_ms), oldest_ms.get(queue))
+            QueueFigures(queue, now_ms, levels[queue], oldest_ms.get(queue))
             for queue in part
             if not queue.deleted
         ]
@@ -231,9 +245,11 @@ def levels_of(queue: LiveQueue, now_ms: int) -> Levels | None:
     if rules.next_deadline_ms() <= now_ms:
         rules.advance(now_ms, shard.changes)
         queue.decided(now_ms)
+    if isinstance(rules, FifoQueue) and rules.settings.delay_ms and rules.backlog.total:
+        # Its messages have to be walked over: are those younger than the delay in memory?
+        counts = rules.counts(now_ms) if is_walked(queue) else None
+        return None if counts is None else _counted_levels(queue, counts)
     if isinstance(rules, FifoQueue):
-        if rules.settings.delay_ms and rules.backlog.total:
-            return None
         return _counted_levels(queue, rules.counts_with(0, now_ms))
     return _counted_levels(queue, rules.counts(now_ms))
 
