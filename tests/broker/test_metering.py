@@ -580,6 +580,29 @@ def test_a_dead_letter_is_as_old_as_its_time_in_the_dead_letter_queue(metered: W
     assert age(metered, "dead") == pytest.approx(2 * 3600, rel=0.05)
 
 
+@pytest.mark.parametrize("busy", [False, True])
+@pytest.mark.parametrize("visibility_s", [10, 130])
+def test_the_age_of_a_dead_letter_is_known_to_a_second(metered: World, visibility_s: int, busy: bool) -> None:
+    metered.create("other")
+    metered.create("dead")
+    metered.create("q", dead_letters=("dead", 1), visibility_ms=visibility_s * SECOND)
+    metered.send_all("q", *["x"] * 300)
+    metered.advance(HOUR)
+    metered.drain_up_to("q", 300)
+    for _ in range(visibility_s + 17):
+        metered.advance(SECOND)
+        if busy:
+            metered.send("other", "x")
+    assert metered.receive("q") == []
+    assert metered.counts("dead") == (300, 0, 0)
+    for passed_s in (3, 17, 70, 147):
+        metered.advance(passed_s * SECOND)
+        passed = sum(each for each in (3, 17, 70, 147) if each <= passed_s)
+        assert age(metered, "dead") == pytest.approx(passed, abs=max(1.5, passed / 32)), passed_s
+        if busy:
+            metered.send("other", "x")
+
+
 def ages_everywhere(world: World, queue: str) -> list[float | None]:
     """As metrics, the list of queues and Prometheus have it, in seconds."""
     live = world.queue(queue)

@@ -131,6 +131,7 @@ class Metering(Part):
         else:
             self._used[queue] = None
         if self._tick is None:
+            self._figures.note_numbers(after_idle=True)
             self._set_tick()
 
     def _set_tick(self) -> None:
@@ -144,6 +145,7 @@ class Metering(Part):
         run_detached(self._turns.run(self._looks_at_awake()))
 
     def _looks_at_awake(self) -> Steps[None]:
+        self._figures.note_numbers()
         looked_at, self._used = self._awake | self._used, {}
         for queue in looked_at:
             now_ms, recorder = self._shard.clock.now_ms(), self._recorders.get(queue)

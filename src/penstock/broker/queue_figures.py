@@ -15,7 +15,7 @@ from penstock.broker.number_times import NUMBER_NOTES, NumberTimes
 from penstock.broker.queue_metrics import Rates, Totals
 from penstock.broker.shard import Shard
 from penstock.errors import PenstockError
-from penstock.limits import MINUTE
+from penstock.limits import MINUTE, SECOND
 from penstock.metrics.queue_rows import Look
 from penstock.names import QueueName
 from penstock.queues.fairness import NoisyTenants
@@ -108,9 +108,13 @@ class FigureReader:
         self._notes_stored_ms = 0
         self.note_numbers()
 
-    def note_numbers(self) -> None:
-        """Once a minute: when numbers are given out, from which the ages of dead letters follow."""
-        self._numbers.note(self._shard.numbers_to, self._shard.clock.now_ms())
+    def note_numbers(self, *, after_idle: bool = False) -> None:
+        """Notes when numbers are given out, from which the ages of dead letters follow: once a minute, and every
+        second while queues are used. ``after_idle``: no queue was used in the second before."""
+        now_ms = self._shard.clock.now_ms()
+        if after_idle:
+            self._numbers.note_idle(now_ms - SECOND)
+        self._numbers.note(self._shard.numbers_to, now_ms)
 
     def store_numbers(self, *, now: bool = False) -> None:
         """Stores the notes with the open commit, if that was not done lately."""
