@@ -11,7 +11,9 @@ import msgspec
 import pytest
 
 from penstock.broker import queue_figures
-from penstock.broker.queue_figures import all_figures
+from penstock.broker.queue_figures import Levels, all_figures
+from penstock.broker.queue_metrics import Totals
+from penstock.broker.recording import MinuteLooks, QueueRecorder, SecondsMemory
 from penstock.broker.summaries import QueueQuery, SummariesQuestion, summary_of
 from penstock.errors import StoreError
 from penstock.limits import DAY, HOUR
@@ -137,9 +139,9 @@ def test_a_queue_has_no_values_before_it_was_active(metered: World, is_new: bool
     metered.send_all("q", *["x"] * 300)
     for passed_ms in (0, 3 * SECOND, 30 * SECOND, 2 * MINUTE):
         metered.advance(passed_ms)
-        for metric in ("visible", "sent"):
+        for metric in ("visible", "oldest_age", "sent"):
             begin_s = [at_s for at_s, _ in points(metered, "q", metric, period_s=10, start_s=minute_s)]
-            if passed_ms or metric == "visible":
+            if passed_ms or metric != "sent":
                 assert begin_s[0] == minute_s + 40, (metric, passed_ms)
         visible = points(metered, "q", "visible", period_s=10, start_s=minute_s)
         assert {bucket.max for _, bucket in visible} == {300}
@@ -153,11 +155,10 @@ def test_what_was_held_before_the_first_period_is_known(metered: World) -> None:
     metered.advance(70 * SECOND)
     metered.receive("q", 10, visibility_ms=HOUR)
     metered.advance(3 * SECOND)
-    for begin_s in range(600, 700):
+    for begin_s in range(600, 690):
         found = points(metered, "q", "visible", period_s=10, start_s=START_S + begin_s)
         for at_s, bucket in found:
-            before, after = (5 if at_s + 9 < START_S + 630 else 15), (15 if at_s + 9 < START_S + 700 else 5)
-            assert bucket.max in (before, after), (begin_s, at_s - START_S)
+            assert bucket.max == (15 if 621 <= at_s - START_S < 700 else 5), (begin_s, at_s - START_S)
         assert found[0][0] == START_S + begin_s
 
 
@@ -292,6 +293,27 @@ def test_levels_of_a_minute_have_average_minimum_and_maximum(metered: World) -> 
     # For half of the minute none, for a quarter ten, for a quarter twenty: one value, however often it was looked at.
     assert (bucket.count, bucket.min, bucket.max) == (1, 0, 20)
     assert bucket.sum == pytest.approx(7.5, abs=0.5)
+
+
+def test_the_levels_of_a_minute_stay_until_it_is_stored() -> None:
+    """Many queues are looked at once a minute: the next minute has begun when the last of them have their turn."""
+    recorder = QueueRecorder("a", SecondsMemory(1_000_000), lambda: 0, lambda: None)
+
+    def look(second: int, visible: int) -> None:
+        recorder.pass_time(START_MS + second * SECOND, Totals(), {})
+        recorder.look(START_MS + second * SECOND, Levels(visible, 0, 0, None), None)
+
+    for second in range(1, 61):
+        look(second, 300 if 30 <= second < 40 else 0)
+    late = [61, 62]
+    for second in late:
+        look(second, 7)
+    rows = recorder.rows_until_now(Totals(), {}, MinuteLooks(Levels(7, 0, 0, None), None, None))
+    assert [timed.row.visible for timed in rows] == [(0, 300, 50.0), (0, 7, 3.5)]
+    ((at_s, row),) = recorder.end_minute(START_S, MinuteLooks(Levels(7, 0, 0, None), None, None))
+    assert (at_s, row.visible) == (START_S, (0, 300, 50.0))
+    ((at_s, row),) = recorder.end_minute(START_S + 60, MinuteLooks(Levels(7, 0, 0, None), None, None))
+    assert at_s == START_S + 60 and isinstance(row.visible, tuple) and row.visible[:2] == (0, 7)
 
 
 def test_a_message_that_comes_back_by_itself_is_seen(metered: World) -> None:
@@ -469,6 +491,70 @@ def test_a_message_received_three_times_is_set_aside_on_a_standard_queue(metered
     assert age(metered, "q") == 5
 
 
+@pytest.mark.parametrize("messages", [1, 250], ids=["in memory", "in the store"])
+def test_the_age_in_short_periods_is_that_of_their_time(metered: World, messages: int) -> None:
+    metered.create("q")
+    metered.send("q", "old")
+    (old,) = metered.receive("q", visibility_ms=HOUR)
+    metered.send_all("q", *["x"] * (messages - 1))
+    metered.advance(5 * MINUTE + 20 * SECOND)
+    metered.send("q", "new")
+    metered.advance(28 * SECOND)
+    metered.delete("q", old)
+    if messages > 1:
+        metered.delete("q", *metered.drain_up_to("q", messages))
+    else:
+        metered.delete("q", *metered.receive("q"))
+    for passed_ms in (3 * SECOND, MINUTE, 10 * MINUTE):
+        metered.advance(passed_ms)
+        found = sums_of_max(metered, "oldest_age", start_s=START_S + 300, end_s=START_S + 350)
+        expected = {300: 310, 310: 320, 320: 330, 330: 340, 340: 348}
+        assert found.keys() >= {300, 310, 320, 330}
+        assert all(found[at_s] == pytest.approx(expected[at_s], abs=1) for at_s in list(found)[:4])
+
+
+def sums_of_max(world: World, metric: str, **times: int) -> dict[int, float]:
+    """The maxima of periods of ten seconds, by their seconds since the start."""
+    return {at_s - START_S: bucket.max for at_s, bucket in points(world, "q", metric, period_s=10, **times)}
+
+
+def test_the_age_ends_with_the_last_message(metered: World) -> None:
+    metered.create("q")
+    metered.send("q", "x")
+    metered.advance(MINUTE + 24 * SECOND)
+    metered.delete("q", *metered.receive("q"))
+    metered.advance(20 * SECOND)
+    found = sums_of_max(metered, "oldest_age")
+    assert found == pytest.approx({at_s: min(84, at_s + 10) for at_s in range(0, 90, 10)}, abs=1)
+
+
+def test_the_minute_of_a_stop_has_an_age(metered: World) -> None:
+    metered.create("q")
+    metered.send_all("q", *["x"] * 250)
+    metered.create("empty")
+    for _ in range(2):
+        metered.advance(2 * MINUTE + 10 * SECOND)
+        metered.restart()
+    metered.advance(2 * MINUTE)
+    ages = sums(metered, "q", "oldest_age")
+    assert list(ages.items())[:6] == [(minute, 60 * (minute + 1)) for minute in range(6)]
+    short = sums_of_max(metered, "oldest_age", end_s=START_S + 360)
+    assert short == {at_s: at_s + 10 for at_s in range(0, 360, 10)}
+    assert points(metered, "empty", "oldest_age") == []
+
+
+def test_a_message_that_was_deleted_in_the_minute_of_a_stop_has_no_age(metered: World) -> None:
+    metered.create("q")
+    metered.send("q", "x")
+    metered.advance(2 * MINUTE + 10 * SECOND)
+    metered.restart()
+    assert age(metered, "q") == 130
+    metered.delete("q", *metered.receive("q"))
+    assert age(metered, "q") is None
+    metered.advance(2 * MINUTE)
+    assert sums(metered, "q", "oldest_age") == {0: 60, 1: 120}
+
+
 def test_a_message_that_blocks_its_group_keeps_its_age(metered: World) -> None:
     metered.create("q.fifo", visibility_ms=SECOND)
     metered.send("q.fifo", "poison", group="g", dedup_id="1")
@@ -494,6 +580,29 @@ def test_a_dead_letter_is_as_old_as_its_time_in_the_dead_letter_queue(metered: W
     assert age(metered, "dead") == pytest.approx(2 * 3600, rel=0.05)
 
 
+@pytest.mark.parametrize("busy", [False, True])
+@pytest.mark.parametrize("visibility_s", [10, 130])
+def test_the_age_of_a_dead_letter_is_known_to_a_second(metered: World, visibility_s: int, busy: bool) -> None:
+    metered.create("other")
+    metered.create("dead")
+    metered.create("q", dead_letters=("dead", 1), visibility_ms=visibility_s * SECOND)
+    metered.send_all("q", *["x"] * 300)
+    metered.advance(HOUR)
+    metered.drain_up_to("q", 300)
+    for _ in range(visibility_s + 17):
+        metered.advance(SECOND)
+        if busy:
+            metered.send("other", "x")
+    assert metered.receive("q") == []
+    assert metered.counts("dead") == (300, 0, 0)
+    for passed_s in (3, 17, 70, 147):
+        metered.advance(passed_s * SECOND)
+        passed = sum(each for each in (3, 17, 70, 147) if each <= passed_s)
+        assert age(metered, "dead") == pytest.approx(passed, abs=max(1.5, passed / 32)), passed_s
+        if busy:
+            metered.send("other", "x")
+
+
 def ages_everywhere(world: World, queue: str) -> list[float | None]:
     """As metrics, the list of queues and Prometheus have it, in seconds."""
     live = world.queue(queue)
@@ -511,6 +620,44 @@ def ages_everywhere(world: World, queue: str) -> list[float | None]:
 
     listed = None if summary.oldest_age_ms is None else summary.oldest_age_ms / SECOND
     return [age(world, queue), listed, world.do(scraped())]
+
+
+def scraped_levels(world: World) -> dict[str, Levels | None]:
+    """As Prometheus has them."""
+
+    async def scraped() -> dict[str, Levels | None]:
+        found: dict[str, Levels | None] = {}
+        async for figures in all_figures(world.broker.partition(0)):
+            found.update((each.name.name, each.levels) for each in figures)
+        return found
+
+    return world.do(scraped())
+
+
+@pytest.mark.parametrize("messages", [20, 300])
+def test_prometheus_has_the_messages_of_a_fifo_queue_with_a_delay(metered: World, messages: int) -> None:
+    metered.create("q.fifo", delay_ms=MINUTE)
+    for n in range(messages):
+        metered.send("q.fifo", "x", group="g", dedup_id=str(n))
+    assert scraped_levels(metered) == {"q.fifo": Levels(0, 0, messages, 0)}
+    metered.advance(MINUTE)
+    metered.receive("q.fifo", 2)
+    metered.send("q.fifo", "x", group="g", dedup_id="last")
+    assert scraped_levels(metered) == {"q.fifo": Levels(messages - 2, 2, 1, 1)}
+    if messages == 20:
+        metered.advance(3 * SECOND)
+        shown = points(metered, "q.fifo", "in_flight", period_s=1)
+        assert shown[-1][1].max == 2
+
+
+def test_prometheus_has_the_messages_of_queues_that_are_not_loaded(metered: World) -> None:
+    for name, messages in (("q", 5), ("empty", 0), ("q.fifo", 0)):
+        metered.create(name)
+        metered.send_all(name, *["x"] * messages)
+        metered.queue(name).memory.forget()
+    expected = {"q": Levels(5, 0, 0, None), "empty": Levels(0, 0, 0, None), "q.fifo": Levels(0, 0, 0, 0)}
+    assert scraped_levels(metered) == expected
+    assert not metered.queue("q").memory.loaded
 
 
 def test_the_age_is_the_same_whoever_shows_it(metered: World) -> None:

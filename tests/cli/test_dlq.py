@@ -42,11 +42,21 @@ def test_show_groups_by_source_reason_and_age(penstock: CommandLine, amazon: Com
     assert [(g["source"], g["reason"], g["age"], g["count"]) for g in groups] == [
         (queue, "-", "under 1h", 4), ("-", "-", "under 1h", 1)
     ]  # fmt: skip
-    assert groups[0]["oldest_at"] <= groups[0]["newest_at"]
+    assert groups[0]["first_sent_at"] <= groups[0]["last_sent_at"]
     example = penstock.json("message", "show", dead_letters, groups[1]["example"])
     assert example["body"] == "not a dead letter"
     heading, first, _ = penstock.done("dlq", "show", dead_letters).splitlines()
-    assert heading.split() == ["SOURCE", "REASON", "AGE", "COUNT", "OLDEST", "NEWEST", "EXAMPLE"]
+    assert heading.split() == [
+        "SOURCE",
+        "REASON",
+        "SENT",
+        "COUNT",
+        "FIRST",
+        "SENT",
+        "LAST",
+        "SENT",
+        "EXAMPLE",
+    ]
     assert first.split()[0] == queue
     (only,) = penstock.json_lines("dlq", "show", dead_letters, "--by", "age")
     assert (only["age"], only["count"], "source" in only) == ("under 1h", 5, False)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from penstock.broker.metric_log import MetricLog, RecentEntry
 from penstock.broker.parts import Part
-from penstock.broker.queue_figures import FigureReader, QueueFigures, levels_of
+from penstock.broker.queue_figures import FigureReader, QueueFigures, is_walked, levels_of
 from penstock.broker.recording import NO_LOOKS, MinuteLooks, QueueRecorder, SecondsMemory, looked_row
 from penstock.broker.runtime import Timer
 from penstock.broker.shard import Shard
@@ -136,6 +136,7 @@ class Metering(Part):
         else:
             self._used[queue] = None
         if self._tick is None:
+            self._figures.note_numbers(after_idle=True)
             self._set_tick()
 
     def _set_tick(self) -> None:
@@ -149,6 +150,7 @@ class Metering(Part):
         run_detached(self._turns.run(self._looks_at_awake()))
 
     def _looks_at_awake(self) -> Steps[None]:
+        self._figures.note_numbers()
         looked_at, self._used = self._awake | self._used, {}
         for queue in looked_at:
             now_ms, recorder = self._shard.clock.now_ms(), self._recorders.get(queue)
@@ -156,7 +158,7 @@ class Metering(Part):
                 continue  # it was deleted meanwhile
             metrics = queue.metrics
             metrics.pass_time(now_ms)
-            recorder.look(now_ms, levels_of(queue, now_ms))
+            recorder.look(now_ms, levels_of(queue, now_ms), self._known_oldest_s(queue, recorder))
             if now_ms - metrics.used_ms > _AWAKE_MS:
                 recorder.awake = False
                 self._awake.pop(queue, None)
@@ -278,6 +280,12 @@ class Metering(Part):
             )  # fmt: skip
         return MinuteLooks(levels, self._wall_s(figures.oldest_ms), groups)
 
+    def _known_oldest_s(self, queue: LiveQueue, recorder: QueueRecorder) -> int | None:
+        """When the oldest message came; what was found last if that takes a read of the store."""
+        if not is_walked(queue):
+            return recorder.last.oldest_s
+        return self._wall_s(self._figures.oldest_in_memory(queue))
+
     def _wall_s(self, now_ms: int | None) -> int | None:
         return None if now_ms is None else (now_ms + self._offset_ms) // SECOND
 
@@ -293,7 +301,8 @@ class Metering(Part):
         }
         chunks: dict[int, list[TimedQueueRow]] = {}
         for queue, recorder in self._recorders.items():
-            looks = MinuteLooks(levels_of(queue, now_ms), None, None)
+            levels = levels_of(queue, now_ms) or recorder.last.levels
+            looks = MinuteLooks(levels, self._known_oldest_s(queue, recorder), recorder.last.noisy)
             if rows := self._rows_until_now(queue, recorder, looks):
                 chunks[queue.id] = rows
         if chunks:

@@ -2,7 +2,8 @@
 
 A message has no time of its arrival in the queue it is in: a dead letter keeps the time of its first send. But its
 position is made from a number, and numbers grow with time. So it is enough to note now and then which number came
-next. Notes become rarer with their age: a time that is read from them is wrong by a few percent of its age at most.
+next: every second while queues are used. Notes become rarer with their age: a time that is read from them is wrong by
+a second, or by a few percent of its age, at most.
 """
 
 from __future__ import annotations
@@ -42,6 +43,11 @@ class NumberTimes:
             notes.pop()  # of a time without any, the first and the last moment are known
         notes.append((next_number, now_ms))
         self._thin_out(now_ms)
+
+    def note_idle(self, until_ms: int) -> None:
+        """From the last note to this time, no number was given out."""
+        if self._notes and self._notes[-1][1] < until_ms:
+            self.note(self._notes[-1][0], until_ms)
 
     def _thin_out(self, now_ms: int) -> None:
         kept: list[tuple[int, int]] = []

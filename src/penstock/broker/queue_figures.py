@@ -15,14 +15,14 @@ from penstock.broker.number_times import NUMBER_NOTES, NumberTimes
 from penstock.broker.queue_metrics import Rates, Totals
 from penstock.broker.shard import Shard
 from penstock.errors import PenstockError
-from penstock.limits import MINUTE
+from penstock.limits import MINUTE, SECOND
 from penstock.metrics.queue_rows import Look
 from penstock.names import QueueName
 from penstock.queues.fairness import NoisyTenants
 from penstock.queues.fifo import FifoQueue
 from penstock.queues.messages import Counts, Entry, sequence_of
 from penstock.store.changes import EntryRow
-from penstock.store.port import Selection, Store
+from penstock.store.port import Selection, Store, Usage
 from penstock.turns import Turns
 
 if TYPE_CHECKING:
@@ -109,9 +109,13 @@ class FigureReader:
         self._notes_stored_ms = 0
         self.note_numbers()
 
-    def note_numbers(self) -> None:
-        """Once a minute: when numbers are given out, from which the ages of dead letters follow."""
-        self._numbers.note(self._shard.numbers_to, self._shard.clock.now_ms())
+    def note_numbers(self, *, after_idle: bool = False) -> None:
+        """Notes when numbers are given out, from which the ages of dead letters follow: once a minute, and every
+        second while queues are used. ``after_idle``: no queue was used in the second before."""
+        now_ms = self._shard.clock.now_ms()
+        if after_idle:
+            self._numbers.note_idle(now_ms - SECOND)
+        self._numbers.note(self._shard.numbers_to, now_ms)
 
     def store_numbers(self, *, now: bool = False) -> None:
         """Stores the notes with the open commit, if that was not done lately."""
@@ -140,6 +144,15 @@ class FigureReader:
                 return None  # it is deleted, or the store cannot be read
         return levels
 
+    async def levels(self, queue: LiveQueue, usage: Mapping[int, Usage]) -> Levels | None:
+        """Does not load the queue: of one that is not in memory yet after a start, all messages count as visible.
+
+        ``usage``: what the queues hold that are not in memory."""
+        if queue.memory.loaded or self._shard.lease_ended():
+            return await self._exact_levels(queue)
+        held = usage.get(queue.id)
+        return Levels(0 if held is None else held.messages, 0, 0, 0 if queue.settings.fifo else None)
+
     async def _noisy_tenants(self, queue: LiveQueue, now_ms: int) -> NoisyTenants | None:
         rules = queue.rules
         groups = None if isinstance(rules, FifoQueue) else rules.noisy_groups(now_ms)
@@ -157,9 +170,9 @@ class FigureReader:
         found: dict[LiveQueue, int] = {}
         unknown: list[LiveQueue] = []
         for queue in queues:
-            if not _is_walked(queue):
+            if not is_walked(queue):
                 unknown.append(queue)
-            elif (came_ms := self._oldest_in_memory(queue)) is not None:
+            elif (came_ms := self.oldest_in_memory(queue)) is not None:
                 found[queue] = came_ms
         rows_max = 1
         while unknown and rows_max <= _PAGE_ROWS:
@@ -186,8 +199,8 @@ class FigureReader:
                 return self._arrived_ms(queue, row)
         return None
 
-    def _oldest_in_memory(self, queue: LiveQueue) -> int | None:
-        """Like :meth:`_came_ms`, for a queue whose messages are all in memory."""
+    def oldest_in_memory(self, queue: LiveQueue) -> int | None:
+        """When the oldest message came into a queue of which :func:`is_walked` is true."""
         rules = queue.rules
         expired_ms = rules.backlog.expiry_cutoff_ms(self._shard.clock.now_ms())
         oldest: Entry | None = None
@@ -209,16 +222,21 @@ class FigureReader:
 
 
 async def all_figures(partition: Partition) -> AsyncGenerator[list[QueueFigures], None]:
-    """What memory knows of all queues of clients in a shard, and their ages; some queues in each turn of the loop."""
+    """What is known of all queues of clients in a shard, and their ages; some queues in each turn of the loop. No
+    queue is loaded into memory for it."""
     shard, queues = partition.shard, [queue for queue in partition.catalogue if not queue.record.internal]
+    usage: Mapping[int, Usage] = {}
+    if not all(queue.memory.loaded for queue in queues):
+        usage = await shard.read(shard.store.usage)
     for start in range(0, len(queues), _QUEUES_PER_TURN):
         part = queues[start : start + _QUEUES_PER_TURN]
         oldest_ms = await partition.figures.oldest(part)
+        levels = {queue: await partition.figures.levels(queue, usage) for queue in part}
         now_ms = shard.clock.now_ms()
         for queue in part:
             queue.metrics.pass_time(now_ms)
         yield [
-            QueueFigures(queue, now_ms, levels_of(queue, now_ms), oldest_ms.get(queue))
+            QueueFigures(queue, now_ms, levels[queue], oldest_ms.get(queue))
             for queue in part
             if not queue.deleted
         ]
@@ -233,9 +251,11 @@ def levels_of(queue: LiveQueue, now_ms: int) -> Levels | None:
     if rules.next_deadline_ms() <= now_ms:
         rules.advance(now_ms, shard.changes)
         queue.decided(now_ms)
+    if isinstance(rules, FifoQueue) and rules.settings.delay_ms and rules.backlog.total:
+        # Its messages have to be walked over: are those younger than the delay in memory?
+        counts = rules.counts(now_ms) if is_walked(queue) else None
+        return None if counts is None else _counted_levels(queue, counts)
     if isinstance(rules, FifoQueue):
-        if rules.settings.delay_ms and rules.backlog.total:
-            return None
         return _counted_levels(queue, rules.counts_with(0, now_ms))
     return _counted_levels(queue, rules.counts(now_ms))
 
@@ -246,7 +266,7 @@ def _counted_levels(queue: LiveQueue, counts: Counts) -> Levels:
     return Levels(counts.visible, counts.in_flight, counts.delayed, groups)
 
 
-def _is_walked(queue: LiveQueue) -> bool:
+def is_walked(queue: LiveQueue) -> bool:
     """Whether all messages of a queue are in memory, and so few that walking over them is faster than a read."""
     backlog = queue.rules.backlog
     return queue.memory.loaded and len(backlog.index) == backlog.total <= _WALKED_MAX

@@ -153,8 +153,10 @@ class _Level:
         elif level > self._high:
             self._high = level
 
-    def gauge(self, seconds: int) -> Gauge:
-        return self._low if self._low == self._high else (self._low, self._high, self._area / seconds)
+    def gauge(self, seconds: int, rest_s: int) -> Gauge:
+        """``rest_s``: since the last look."""
+        area = self._area + rest_s * self._last
+        return self._low if self._low == self._high else (self._low, self._high, area / seconds)
 
 
 class _LevelsOfMinute:
@@ -172,14 +174,15 @@ class _LevelsOfMinute:
             if level is not None and number is not None:
                 level.look(number, held_s)
 
-    def end(self, found: Levels) -> None:
-        """Takes the last look of the minute, unless its end was looked at already."""
-        if self._looked_s < self.begin_s + MINUTE_S:
-            self.look(self.begin_s + MINUTE_S, found)
-
-    def gauges(self) -> list[Gauge | None]:
-        seconds = max(1, self._looked_s - self.begin_s)
-        return [None if level is None else level.gauge(seconds) for level in self._levels]
+    def gauges(self, at_end: Levels | None = None) -> list[Gauge | None]:
+        """``at_end``: what was found last, of a minute that was not looked at until its end."""
+        end_s = self.begin_s + MINUTE_S
+        rest_s = end_s - self._looked_s if at_end is not None else 0
+        seconds = max(1, self._looked_s + rest_s - self.begin_s)
+        gauges = [None if level is None else level.gauge(seconds, rest_s) for level in self._levels]
+        if at_end is None or not rest_s:
+            return gauges
+        return [extended(gauge, level) for gauge, level in zip(gauges, at_end, strict=True)]
 
     def gauges_with(self, present: Levels) -> list[Gauge | None]:
         """The gauges up to now, while the minute has not ended."""
@@ -219,9 +222,9 @@ class QueueRecorder:
     ``awake``."""
 
     __slots__ = (
-        "_account", "_ended_minutes", "_levels", "_looked", "_memory", "_minute_base", "_minute_s", "_on_used",
+        "_account", "_ended_minutes", "_levels", "_memory", "_minute_base", "_minute_s", "_on_used",
         "_second_base", "_second_s", "_seconds", "_sizes", "_stored_to_s", "_unlooked", "_wall_offset_ms", "awake",
-        "minutes",
+        "last", "minutes",
     )  # fmt: skip
 
     def __init__(
@@ -242,8 +245,10 @@ class QueueRecorder:
         self._unlooked: tuple[int, QueueRow] | None = None  # a second that was counted and is to be looked at
         self._seconds = SecondRows()
         self._ended_minutes: list[tuple[int, QueueRow]] = []  # counted and to be looked at
-        self._looked: Levels | None = None  # last
-        self._levels: _LevelsOfMinute | None = None  # if this minute is looked at every second
+        # Of minutes that are looked at in seconds, by their beginning, until end_minute takes them.
+        self._levels: dict[int, _LevelsOfMinute] = {}
+        self.last = NO_LOOKS
+        """What was found last."""
         self.minutes = Rows(MINUTE_S)
         """Those that are not in a stored chunk."""
         self._stored_to_s = 0  # where the rows end that this process has stored in chunks
@@ -278,21 +283,24 @@ class QueueRecorder:
 
     # -- looks -----------------------------------------------------------------------------------------------
 
-    def look(self, now_ms: int, found: Levels | None) -> None:
+    def look(self, now_ms: int, found: Levels | None, oldest_s: int | None) -> None:
         """Every second, after :meth:`pass_time`: this is what the queue has at the end of the second before."""
         ended_s = (now_ms + self._wall_offset_ms()) // SECOND - 1
         if found is not None:
             begin_s = ended_s - ended_s % MINUTE_S
-            if self._levels is None or self._levels.begin_s != begin_s:
-                self._levels = _LevelsOfMinute(begin_s, self._looked or found)
-            self._levels.look(ended_s + 1, found)
-            self._looked = found
+            levels = self._levels.get(begin_s)
+            if levels is None:
+                levels = self._levels[begin_s] = _LevelsOfMinute(begin_s, self.last.levels or found)
+                while len(self._levels) > _ENDED_MAX:
+                    del self._levels[min(self._levels)]
+            levels.look(ended_s + 1, found)
+            self.last = MinuteLooks(found, oldest_s, self.last.noisy)
         if self._unlooked is not None and self._unlooked[0] != ended_s:
             self._put_unlooked()
         counted, self._unlooked = self._unlooked, None
         if found is not None:
             row = QueueRow() if counted is None else counted[1]
-            self._put_second(ended_s, _with_gauges(row, list(found)))
+            self._put_second(ended_s, _with_gauges(row, list(found), MinuteLooks(found, oldest_s, None)))
         elif counted is not None:
             self._put_second(*counted)
 
@@ -306,17 +314,27 @@ class QueueRecorder:
 
     def end_minute(self, minute_s: int, looks: MinuteLooks) -> list[tuple[int, QueueRow]]:
         """The rows of this minute, which has ended, and of minutes before it that were not taken yet."""
-        ended, self._ended_minutes = self._ended_minutes, []
-        if not ended or ended[-1][0] != minute_s:
-            ended.append((minute_s, QueueRow()))
-        gauges: list[Gauge | None] = list(looks.levels or ())
-        if self._levels is not None and self._levels.begin_s == minute_s:
-            if looks.levels is not None:
-                self._levels.end(looks.levels)
-            gauges, self._levels = self._levels.gauges(), None
-        self._looked = looks.levels or self._looked
-        ended[-1] = minute_s, _with_gauges(ended[-1][1], gauges, looks)
-        return ended
+        rows = self._ended_rows(minute_s, looks)
+        self._ended_minutes = []
+        self._levels = {begin_s: levels for begin_s, levels in self._levels.items() if begin_s > minute_s}
+        self.last = looks._replace(levels=looks.levels or self.last.levels)
+        return rows
+
+    def _ended_rows(self, minute_s: int, looks: MinuteLooks) -> list[tuple[int, QueueRow]]:
+        """The rows of minutes that ended and were not taken yet. ``looks``: what the queue has at the end of the last
+        one, which is ``minute_s``."""
+        counted = dict(self._ended_minutes)
+        found: list[tuple[int, QueueRow]] = []
+        for at_s in sorted(
+            {*counted, *(begin_s for begin_s in self._levels if begin_s <= minute_s), minute_s}
+        ):
+            row, levels = counted.get(at_s, QueueRow()), self._levels.get(at_s)
+            at_end = looks if at_s == minute_s else NO_LOOKS
+            gauges: list[Gauge | None] = list(at_end.levels or ())
+            if levels is not None:
+                gauges = levels.gauges(at_end.levels)
+            found.append((at_s, _with_gauges(row, gauges, at_end)))
+        return found
 
     # -- reading ---------------------------------------------------------------------------------------------
 
@@ -343,14 +361,18 @@ class QueueRecorder:
         self, totals: Totals, sizes: dict[int, int], looks: MinuteLooks
     ) -> list[TimedQueueRow]:
         """Includes the minute that has not ended. ``sizes`` counts the messages sent in this second."""
-        rows = self._gathered()
-        gauges: list[Gauge | None] = list(looks.levels or ())
-        if rows.end_s == self._minute_s - MINUTE_S:
-            # Nothing was counted in the last minute, and it will be looked at in a moment.
-            rows.add(rows.end_s, _with_gauges(QueueRow(), gauges, looks))
+        rows = Rows(MINUTE_S)
+        rows.timed = list(self.minutes.timed)
+        ended_s = self._minute_s - MINUTE_S
+        is_waiting = self._ended_minutes or any(begin_s <= ended_s for begin_s in self._levels)
+        if is_waiting or rows.end_s == ended_s:
+            for at_s, row in self._ended_rows(ended_s, looks):
+                rows.add(at_s, row)
         counted = self._counted_minute(totals, self._sizes.with_more(sizes))
-        if looks.levels is not None and self._levels is not None and self._levels.begin_s == self._minute_s:
-            gauges = self._levels.gauges_with(looks.levels)
+        gauges: list[Gauge | None] = list(looks.levels or ())
+        levels = self._levels.get(self._minute_s)
+        if looks.levels is not None and levels is not None:
+            gauges = levels.gauges_with(looks.levels)
         rows.add(self._minute_s, _with_gauges(counted, gauges, looks))
         return rows.timed
 

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from penstock.metrics.buckets import Bucket, Sketch, sketch_key
-from penstock.metrics.chunks import ChunkForm, TimedRow, decompressed
+from penstock.metrics.chunks import ChunkForm, TimedRow, decompressed, rows_between
 from penstock.metrics.series import MINUTE_S, SECOND_S, Point, merged_points
 from penstock.turns import Steps
 
@@ -49,7 +49,9 @@ class QueueRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     in_flight: Gauge | None = None
     delayed: Gauge | None = None
     groups: Gauge | None = None  # with messages in flight; only of a FIFO queue
-    oldest_s: int | None = None  # when the oldest message came, by the wall clock; None: there is none
+    oldest_s: int | None = (
+        None  # when the oldest message came, by the wall clock; None: none, or not looked at
+    )
     noisy: NoisyGroups | None = None  # None: its messages have no groups
 
     def merged(self, later: QueueRow) -> QueueRow:
@@ -77,9 +79,18 @@ class QueueRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
             _merged_gauge(self.in_flight, later.in_flight),
             _merged_gauge(self.delayed, later.delayed),
             _merged_gauge(self.groups, later.groups),
-            later.oldest_s,
-            later.noisy,
+            self.oldest_s if later.oldest_s is None and not later.is_looked_at else later.oldest_s,
+            later.noisy or self.noisy,
         )
+
+    @property
+    def is_looked_at(self) -> bool:
+        """Whether None as the time of its oldest message means that it has none."""
+        return self.visible is not None
+
+    @property
+    def is_empty(self) -> bool:
+        return self.visible == self.in_flight == self.delayed == 0
 
 
 def _merged_gauge(one: Gauge | None, other: Gauge | None) -> Gauge | None:
@@ -197,7 +208,8 @@ def _sizes(row: QueueRow) -> Bucket:
 
 
 def _aged(oldest_s: int | None, end_s: int) -> Bucket | None:
-    return None if oldest_s is None else Bucket.of(float(max(0, end_s - oldest_s)))
+    """No value before it came."""
+    return None if oldest_s is None or oldest_s > end_s else Bucket.of(float(end_s - oldest_s))
 
 
 def _processing(row: QueueRow) -> Bucket | None:
@@ -223,6 +235,7 @@ class QueueMetric(NamedTuple):
     looks: tuple[Look, ...] = ()
     hides_zero: bool = False
     """CloudWatch: it has no value as long as there is nothing to count."""
+    is_age: bool = False
 
     @property
     def statistic(self) -> str:
@@ -250,7 +263,8 @@ _METRICS = (
     QueueMetric("delayed", "ApproximateNumberOfMessagesDelayed", "Count", lambda row, end_s: _gauged(row.delayed),
                 "messages sent with a delay that has not passed", "gauge", ("levels",), hides_zero=True),
     QueueMetric("oldest_age", "ApproximateAgeOfOldestMessage", "Seconds",
-                lambda row, end_s: _aged(row.oldest_s, end_s), "age of the oldest message", "gauge", ("oldest",)),
+                lambda row, end_s: _aged(row.oldest_s, end_s), "age of the oldest message", "gauge",
+                ("levels", "oldest"), is_age=True),
     QueueMetric("groups_in_flight", "ApproximateNumberOfGroupsWithInflightMessages", "Count",
                 lambda row, end_s: _gauged(row.groups), "message groups of a FIFO queue with messages in flight",
                 "gauge", ("levels",)),
@@ -271,7 +285,7 @@ _METRICS = (
                 "delayed messages, without noisy groups", "gauge", ("levels", "noisy")),
     QueueMetric("quiet_oldest_age", "ApproximateAgeOfOldestMessageInQuietGroups", "Seconds",
                 lambda row, end_s: None if row.noisy is None else _aged(row.noisy.quiet_oldest_s, end_s),
-                "age of the oldest message, without noisy groups", "gauge", ("noisy",)),
+                "age of the oldest message, without noisy groups", "gauge", ("noisy",), is_age=True),
     QueueMetric("processing_time", "", "Seconds", lambda row, end_s: _processing(row),
                 "from a receive to the delete of the message", "sample"),
 )  # fmt: skip
@@ -307,46 +321,65 @@ def short_points(
     """Periods of less than a minute: from the seconds that are kept, and where there are none, from the minutes.
 
     Seconds are kept while a queue is used. What is not used does not change: a gauge holds its value, and nothing is
-    counted. A queue that was not active has no value before its first second. A minute whose seconds are gone, and in
-    which something was counted, has no values. The seconds and minutes of :data:`SHORT_HELD_S` before ``start_s``
-    tell what was held when the first period began."""
+    counted. What was held when a period began is a value of it, too. A queue that was not active has no value before
+    its first second. A minute whose seconds are gone, and in which something was counted, has no values. The seconds
+    and minutes of :data:`SHORT_HELD_S` before ``start_s`` tell what was held when the first period began."""
     last: dict[int, QueueRow] = {}  # of each period
+    first_s: dict[int, int] = {}  # the first second of each period that was looked at
     minutes_seen: set[int] = set()
 
     def noted() -> Iterator[Point]:
         for at_s, row in seconds:
             bucket = metric.of(row, min(at_s + SECOND_S, now_s))
-            if bucket is not None:
-                last[at_s - (at_s - start_s) % period_s] = row
+            if bucket is not None or (metric.is_age and row.is_empty):
+                period = at_s - (at_s - start_s) % period_s
+                last[period] = row
+                first_s.setdefault(period, at_s)
                 minutes_seen.add(at_s - at_s % MINUTE_S)
+            if bucket is not None:
                 yield at_s, bucket
 
     found = dict((yield from merged_points(noted(), start_s, end_s, period_s)))
     from_s = start_s - SHORT_HELD_S // period_s * period_s
     held: QueueRow | None = None
-    row_end_s = 0
-    for at_s, times, row in minutes:
-        if at_s != row_end_s:
+    before: tuple[int, QueueRow] | None = None  # the minute before, and its row
+    for at_s, row in rows_between(minutes, MINUTE_S, from_s - MINUTE_S, end_s):
+        if before is None or at_s != before[0] + MINUTE_S:
             held = None
-        row_end_s = at_s + times * MINUTE_S
-        first_s = max(from_s, at_s + (start_s - at_s) % period_s)
-        for begin_s in range(first_s, min(end_s, row_end_s, now_s + 1), period_s):
+        elif before[0] not in minutes_seen:
+            held = before[1]  # it was looked at when its minute ended
+        before = at_s, row
+        is_seen = at_s in minutes_seen
+        at_first_s = max(from_s, at_s + (start_s - at_s) % period_s)
+        for begin_s in range(at_first_s, min(end_s, at_s + MINUTE_S, now_s + 1), period_s):
+            end_of_period_s = min(begin_s + period_s, now_s)
             if begin_s in last:
+                if metric.kind == "gauge" and begin_s >= start_s:
+                    if held is not None and first_s[begin_s] > begin_s:
+                        _merge_point(found, begin_s, metric.of(held, first_s[begin_s]))
+                    if metric.is_age:
+                        _merge_point(found, begin_s, metric.of(last[begin_s], end_of_period_s))
                 held = last[begin_s]
                 continue
-            is_seen = begin_s - begin_s % MINUTE_S in minutes_seen
-            if not is_seen:
-                held = row
-            if held is None or begin_s < start_s:
+            if begin_s < start_s:
                 continue
-            bucket = metric.of(held, min(begin_s + period_s, now_s))
+            bucket = None if held is None else metric.of(held, end_of_period_s)
+            if not is_seen and (bucket is None or not metric.is_age):
+                bucket = metric.of(row, end_of_period_s)
             if metric.kind == "gauge":
                 if bucket is not None:
                     found[begin_s] = bucket
-            elif metric.kind == "count" and (is_seen or (bucket is not None and bucket.max == 0)):
+            elif metric.kind == "count" and bucket is not None and (is_seen or bucket.max == 0):
                 found[begin_s] = Bucket.of(0.0)
             yield
     return sorted(found.items(), key=lambda point: point[0])
+
+
+def _merge_point(found: dict[int, Bucket], begin_s: int, bucket: Bucket | None) -> None:
+    if bucket is not None and begin_s in found:
+        found[begin_s].merge(bucket)
+    elif bucket is not None:
+        found[begin_s] = bucket
 
 
 def applies_to(metric: QueueMetric, *, fifo: bool) -> bool:

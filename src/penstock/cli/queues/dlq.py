@@ -22,6 +22,7 @@ from penstock.client.queue_names import queue_name
 _KEYS = ("source", "reason", "age")
 _AGES = ((3600, "under 1h"), (86_400, "1h to 1d"), (7 * 86_400, "1d to 7d"))
 _OLDER = "over 7d"
+_HEADINGS = {"age": "SENT"}
 _SOURCES = "the queues that they came from"
 
 
@@ -44,6 +45,8 @@ def command(ctx: click.Context) -> None:
 @with_target
 def list_(target: Target) -> None:
     """List all dead-letter queues with their sources, the number of messages, and the age of the oldest.
+
+    OLDEST is counted from the arrival in the dead-letter queue, as everywhere.
 
     \b
     Examples:
@@ -83,7 +86,9 @@ def _summary(queue: Json) -> Json:
 def show(target: Target, queue: str, keys: tuple[str, ...], **flags: Any) -> None:
     """Show the messages of a dead-letter queue in groups: by source, reported reason and age.
 
-    The reason is what a consumer has reported for the message last. EXAMPLE is the oldest message of a group.
+    The reason is what a consumer has reported for the message last. Times are those of the first send; SENT is how
+    long ago it was. How long messages have been in the dead-letter queue is OLDEST of "penstock dlq ls". EXAMPLE is
+    the message of a group that was sent first.
 
     \b
     Examples:
@@ -99,13 +104,13 @@ def show(target: Target, queue: str, keys: tuple[str, ...], **flags: Any) -> Non
         since = message["enqueued_at"]
         group = groups.setdefault(
             tuple(facts[key] for key in by),
-            {**{key: facts[key] for key in by}, "count": 0, "oldest_at": since, "newest_at": since},
+            {**{key: facts[key] for key in by}, "count": 0, "first_sent_at": since, "last_sent_at": since},
         )
         group["count"] += 1
-        group["newest_at"] = max(group["newest_at"], since)
-        if since <= group["oldest_at"]:
-            group |= {"oldest_at": since, "example": message["id"]}
-    rows = sorted(groups.values(), key=lambda group: (-group["count"], group["oldest_at"]))
+        group["last_sent_at"] = max(group["last_sent_at"], since)
+        if since <= group["first_sent_at"]:
+            group |= {"first_sent_at": since, "example": message["id"]}
+    rows = sorted(groups.values(), key=lambda group: (-group["count"], group["first_sent_at"]))
     if target.out.as_json:
         target.out.json_lines(rows)
         return
@@ -113,11 +118,11 @@ def show(target: Target, queue: str, keys: tuple[str, ...], **flags: Any) -> Non
         target.out.note("no messages")
         return
     target.out.table(
-        [*(key.upper() for key in by), "COUNT", "OLDEST", "NEWEST", "EXAMPLE"],
+        [*(_HEADINGS.get(key, key.upper()) for key in by), "COUNT", "FIRST SENT", "LAST SENT", "EXAMPLE"],
         [
             [
-                *(row[key] for key in by), row["count"], shown_time(row["oldest_at"], target.out),
-                shown_time(row["newest_at"], target.out), row["example"],
+                *(row[key] for key in by), row["count"], shown_time(row["first_sent_at"], target.out),
+                shown_time(row["last_sent_at"], target.out), row["example"],
             ]
             for row in rows
         ],
