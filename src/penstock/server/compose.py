@@ -38,7 +38,7 @@ from penstock.server.node import ClusterNode, check_no_nodes, link_security
 from penstock.server.origin import Origins
 from penstock.server.peeking import PeekPage
 from penstock.server.reload import Reloading
-from penstock.server.routes import Mount, Routes
+from penstock.server.routes import Dispatch, Mount, RequestHandlers, Routes
 from penstock.server.security import Security
 from penstock.server.settings.address import Address
 from penstock.server.settings.config import Config
@@ -199,22 +199,22 @@ class Parts:
                 place, self._peers, self.broker, self._routes.serve_passed_on, hints.shard_of
             )
             await self.links.start()
-            self._routes.forwarder = self.links.forwarder
         self.health.show("sends", self.send_state)
         self.health.facts["durability"] = self.site.guarantees
         services = [service.with_context(context(self)) for service, context in SERVICES]
+        forwarder = None if self.links is None else self.links.forwarder
         around = (
             self.security.recorder,
             authorize if self.security.credentials is not None else None,
-            None if self.links is None else self.links.forwarder.pass_on,
+            None if forwarder is None else forwarder.pass_on,
         )
         dispatcher = Dispatcher(services, *around, self.meter.of_action, self.broker.turns)
-        self._routes.peek = PeekPage(_sqs(self), *around).answer
-        self._routes.methods, self._routes.dispatch = dispatcher.methods, dispatcher.answer
-        self._routes.refusal = dispatcher.refusal
+        dispatch: Dispatch = dispatcher.answer
         if self.config.telemetry_endpoint is not None:
             self.telemetry = self._telemetry(self.config.telemetry_endpoint)
-            self._routes.dispatch = self.telemetry.around(dispatcher.answer)
+            dispatch = self.telemetry.around(dispatch)
+        peek = PeekPage(_sqs(self), *around).answer
+        self._routes.open(RequestHandlers(dispatch, dispatcher.refusal, dispatcher.methods, peek, forwarder))
         self._routes.mount(b"metrics", Mount(self.metrics_page.page, accepts=self.metrics_page.accepts))
         self.metrics_page.is_open = True
 
