@@ -84,9 +84,12 @@ class Parts:
         config: Config,
         on_fatal: Callable[[StoreError], None],
         place: ClusterPlace | None = None,
+        load_config: Callable[[], Config] | None = None,
+        reload_others: Callable[[], None] = lambda: None,
     ) -> None:
-        """``place``: among the processes that share the shards of a machine. Raises StoreRefused or one of
-        SETUP_ERRORS."""
+        """``place``: among the processes that share the shards of a machine. ``load_config`` reads the settings again
+        for a reload, None: they cannot change. ``reload_others`` makes the other processes of the server reload, too.
+        Raises StoreRefused or one of SETUP_ERRORS."""
         self.config = config
         self._on_fatal = on_fatal
         self.clock = SystemClock()
@@ -110,7 +113,7 @@ class Parts:
         self.webhooks = Webhooks(self.outgoing, config.alarm_webhooks)
         self.shards: OpenShards
         self.controlled_time: ControlledTime | None = None  # with test_clock
-        self.reloading = Reloading(self)
+        self.reloading = Reloading(self, load_config or (lambda: self.config), reload_others)
         self.health = Health([service.name for service in services if service.is_announced])
         self.meter = RequestMeter()
         self.commit_times = Histogram()
@@ -118,7 +121,7 @@ class Parts:
         self.metrics_port: MetricsPort | None = None
         self.telemetry: Telemetry | None = None
         self.disk_space = DiskSpace(watched_directories(config), config.disk_warning)
-        self.warns_of_disk = True  # else another process does
+        self._warns_of_disk = place is None or place.process in (None, 1)  # else the first process does
         self.health.show("disk", self.disk_space.shown)
         self.health.expect(_LOADING)
         self.health.expect(_DECLARING)
@@ -328,7 +331,7 @@ class Parts:
     def look_around(self) -> None:
         """Once a second, on the event loop: at files that may have changed, and at the disk."""
         self.security.reload(self.listener, requested=False)
-        if self.warns_of_disk:
+        if self._warns_of_disk:
             self.disk_space.check(time.monotonic())
 
     async def reload_files(self) -> dict[str, str]:
