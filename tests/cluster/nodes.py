@@ -17,7 +17,7 @@ from penstock.server.http.limits import HttpLimits
 from penstock.server.http.listener import Listener
 from penstock.server.http.request import Request
 from penstock.server.origin import Origins
-from penstock.server.routes import Routes
+from penstock.server.routes import RequestHandlers, Routes
 from penstock.server.web_pages import Cors
 from penstock.wire.service import Call, Response
 from support.harness import HOME, Client, Dispatched, Received, until
@@ -69,7 +69,7 @@ class Node:
         self.routes = Routes(
             callers=OpenCallers(HOME, origins), origins=origins, cors=Cors(()), health=self.health
         )
-        self.routes.dispatch = self._dispatch
+        self.hint: int | None = None  # the shard that the node expects every request to be for
         self._wait = wait
         self.http = Listener(self.routes.serve, HttpLimits(), None, self.routes.is_health_check)
         self.forwarder: Forwarder
@@ -81,9 +81,11 @@ class Node:
         self.port = await self.http.listen("127.0.0.1", 0, None)
         self.peers.start()
         self.forwarder = Forwarder(
-            self.address, self.owners, self.owned, self.peers, self.routes.serve_passed_on, limits=self._wait
-        )
+            self.address, self.owners, self.owned, self.peers, self.routes.serve_passed_on,
+            hint=lambda request: self.hint, limits=self._wait,
+        )  # fmt: skip
         self.forwarder.listen(self.links)
+        self.routes.open(RequestHandlers(self._dispatch, forwarder=self.forwarder))
 
     def _dispatch(self, request: Request, call: Call, done: Callable[[Response], None]) -> None:
         """As the real one: a request whose shard is not ours is passed on before anything is decided."""

@@ -417,8 +417,7 @@ def test_a_request_waits_for_an_owner_that_is_not_ready_yet() -> None:
 def test_a_hint_that_is_wrong_is_put_right_by_the_owner() -> None:
     async def test() -> None:
         async with nodes(3) as (entry, wrong, right):
-            entry.forwarder._hint = lambda request: 1
-            entry.routes.forwarder = entry.forwarder
+            entry.hint = 1
             assert (await entry.ask(for_shard(2))).status == 200
             assert (len(wrong.seen), len(right.seen)) == (0, 1)
             assert (await entry.ask(for_shard(0))).status == 200  # even if that is the node itself
@@ -489,8 +488,7 @@ def test_a_request_counts_once_against_a_rate_limit_that_processes_share() -> No
         async with nodes() as (entry, owner):
             entry.routes._throttle = owner.routes._throttle = Throttle(0.001, burst=4)
             statuses = [(await entry.ask(for_shard(1))).status for _ in range(2)]
-            entry.forwarder._hint = lambda request: 1
-            entry.routes.forwarder = entry.forwarder
+            entry.hint = 1
             statuses += [(await entry.ask(for_shard(1))).status for _ in range(3)]
             assert statuses == [200, 200, 200, 200, 403]
 

@@ -21,7 +21,7 @@ from penstock.server.http.limits import HttpLimits
 from penstock.server.http.listener import Listener
 from penstock.server.http.request import Peer, Request
 from penstock.server.origin import Origins
-from penstock.server.routes import Routes
+from penstock.server.routes import RequestHandlers, Routes
 from penstock.server.web_pages import Cors
 from penstock.wire.service import Call, Response
 
@@ -180,7 +180,7 @@ async def serving(
             **more,
         }
     )
-    routes.dispatch = dispatcher.answer
+    routes.open(RequestHandlers(dispatcher.answer))
     listener = Listener(routes.serve, limits or HttpLimits(), clients, is_health_check=routes.is_health_check)
     port = await listener.listen(host, 0, tls)
     try:

@@ -11,7 +11,7 @@ from penstock.server.health import Health
 from penstock.server.http.limits import HttpLimits
 from penstock.server.http.listener import Listener
 from penstock.server.origin import Origins
-from penstock.server.routes import Routes
+from penstock.server.routes import RequestHandlers, Routes
 from penstock.server.web_pages import Cors
 from penstock.wire.dispatch import Dispatcher
 from wire.things import things_service
@@ -23,7 +23,7 @@ def test_a_rest_service_over_http() -> None:
         origins = Origins(None, ())
         callers = OpenCallers(Space("000000000000", "us-east-1"), origins)
         routes = Routes(callers=callers, origins=origins, cors=Cors(()), health=Health())
-        routes.methods, routes.dispatch = dispatcher.methods, dispatcher.answer
+        routes.open(RequestHandlers(dispatcher.answer, dispatcher.refusal, dispatcher.methods))
         listener = Listener(routes.serve, HttpLimits())
         port = await listener.listen("127.0.0.1", 0, None)
         try:

@@ -39,7 +39,7 @@ from penstock.server.node import ClusterNode, check_no_nodes, link_security
 from penstock.server.origin import Origins
 from penstock.server.peeking import PeekPage
 from penstock.server.reload import Reloading
-from penstock.server.routes import Mount, Routes
+from penstock.server.routes import Dispatch, Mount, RequestHandlers, Routes
 from penstock.server.security import Security
 from penstock.server.settings.address import Address
 from penstock.server.settings.config import Config
@@ -85,9 +85,12 @@ class Parts:
         config: Config,
         on_fatal: Callable[[StoreError], None],
         place: ClusterPlace | None = None,
+        load_config: Callable[[], Config] | None = None,
+        reload_others: Callable[[], None] = lambda: None,
     ) -> None:
-        """``place``: among the processes that share the shards of a machine. Raises StoreRefused or one of
-        SETUP_ERRORS."""
+        """``place``: among the processes that share the shards of a machine. ``load_config`` reads the settings again
+        for a reload, None: they cannot change. ``reload_others`` makes the other processes of the server reload, too.
+        Raises StoreRefused or one of SETUP_ERRORS."""
         self.config = config
         self._on_fatal = on_fatal
         self.clock = SystemClock()
@@ -111,7 +114,7 @@ class Parts:
         self.webhooks = Webhooks(self.outgoing, config.alarm_webhooks)
         self.shards: OpenShards
         self.controlled_time: ControlledTime | None = None  # with test_clock
-        self.reloading = Reloading(self)
+        self.reloading = Reloading(self, load_config or (lambda: self.config), reload_others)
         self.health = Health([service.name for service in services if service.is_announced])
         self.meter = RequestMeter()
         self.commit_times = Histogram()
@@ -119,7 +122,7 @@ class Parts:
         self.metrics_port: MetricsPort | None = None
         self.telemetry: Telemetry | None = None
         self.disk_space = DiskSpace(watched_directories(config), config.disk_warning)
-        self.warns_of_disk = True  # else another process does
+        self._warns_of_disk = place is None or place.process in (None, 1)  # else the first process does
         self.health.show("disk", self.disk_space.shown)
         self.health.expect(_LOADING)
         self.health.expect(_DECLARING)
@@ -200,22 +203,22 @@ class Parts:
                 place, self._peers, self.broker, self._routes.serve_passed_on, hints.shard_of
             )
             await self.links.start()
-            self._routes.forwarder = self.links.forwarder
         self.health.show("sends", self.send_state)
         self.health.facts["durability"] = self.site.guarantees
         services = [service.with_context(context(self)) for service, context in SERVICES]
+        forwarder = None if self.links is None else self.links.forwarder
         around = (
             self.security.recorder,
             authorize if self.security.credentials is not None else None,
-            None if self.links is None else self.links.forwarder.pass_on,
+            None if forwarder is None else forwarder.pass_on,
         )
         dispatcher = Dispatcher(services, *around, self.meter.of_action, self.broker.turns)
-        self._routes.peek = PeekPage(_sqs(self), *around).answer
-        self._routes.methods, self._routes.dispatch = dispatcher.methods, dispatcher.answer
-        self._routes.refusal = dispatcher.refusal
+        dispatch: Dispatch = dispatcher.answer
         if self.config.telemetry_endpoint is not None:
             self.telemetry = self._telemetry(self.config.telemetry_endpoint)
-            self._routes.dispatch = self.telemetry.around(dispatcher.answer)
+            dispatch = self.telemetry.around(dispatch)
+        peek = PeekPage(_sqs(self), *around).answer
+        self._routes.open(RequestHandlers(dispatch, dispatcher.refusal, dispatcher.methods, peek, forwarder))
         self._routes.mount(b"metrics", Mount(self.metrics_page.page, accepts=self.metrics_page.accepts))
         self.metrics_page.is_open = True
 
@@ -329,7 +332,7 @@ class Parts:
     def look_around(self) -> None:
         """Once a second, on the event loop: at files that may have changed, and at the disk."""
         self.security.reload(self.listener, requested=False)
-        if self.warns_of_disk:
+        if self._warns_of_disk:
             self.disk_space.check(time.monotonic())
 
     async def reload_files(self) -> dict[str, str]:

@@ -105,8 +105,9 @@ async def _serve(config: Config, human: bool, terminal: Terminal) -> None:
     reloads = Reloads(manager)
     terminal.on_hangup_signal(stop.request, reloads.request)
     loop.add_signal_handler(signal.SIGUSR2, log.error, "a rolling restart needs several processes")
-    parts = compose(lambda: Parts(config, stop.fail))
-    parts.reloading.load = lambda: within_descriptor_limit(load_again(config))
+    parts = compose(
+        lambda: Parts(config, stop.fail, load_config=lambda: within_descriptor_limit(load_again(config)))
+    )
     try:
         addresses = await _listen(config, parts)
         await open_metrics_port(parts)

@@ -75,23 +75,23 @@ def adopt(present: Config, wanted: Config) -> Adopted:
 
 
 class Reloading:
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, load: Callable[[], Config], reload_others: Callable[[], None]) -> None:
+        """``load`` reads the settings again, as at the start, and raises ConfigError. ``reload_others`` makes the
+        other processes of the server reload, too."""
         self._parts = parts
-        self.load: Callable[[], Config] = lambda: parts.config
-        """Reads the settings again, as at the start. Raises ConfigError."""
-        self.reload_others: Callable[[], None] = lambda: None
-        """Makes the other processes of the server reload, too."""
+        self._load = load
+        self._reload_others = reload_others
 
     async def requested(self) -> ReloadReport:
         """Reloads because a client of this process asked for it."""
         report = await self.run()
-        self.reload_others()
+        self._reload_others()
         return report
 
     async def run(self) -> ReloadReport:
         report = ReloadReport([], [], [])
         try:
-            wanted = self.load()
+            wanted = self._load()
         except ConfigError as error:
             report.refused.append(("settings", str(error)))
         else:

@@ -8,7 +8,7 @@ so the path does not name the service.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -59,6 +59,19 @@ Refusal = Callable[[Fault, str, Request], Response]
 """(the error, the request's id, the request) -> an error that no service gave, in the protocol of the request."""
 
 
+class RequestHandlers(NamedTuple):
+    """What answers the requests that are not for a mount."""
+
+    dispatch: Dispatch | None  # to the services; None while the store is being opened
+    refusal: Refusal = refusal  # in the words of the services
+    methods: Collection[bytes] = (b"POST", b"GET")  # of requests to services
+    peek: Dispatch | None = None  # LocalStack's page of messages
+    forwarder: Forwarder | None = None  # if other processes own some of the shards
+
+
+_STARTING = RequestHandlers(dispatch=None)
+
+
 class Routes:
     def __init__(
         self,
@@ -73,11 +86,7 @@ class Routes:
         pages: WebPageFilter | None = None,
         mounts: Mapping[bytes, Mount] | None = None,
     ) -> None:
-        self.dispatch: Dispatch | None = None  # set when the store is loaded
-        self.refusal: Refusal = refusal  # in the words of the services, when they are there
-        self.peek: Dispatch | None = None  # LocalStack's page of messages
-        self.forwarder: Forwarder | None = None  # set if other processes own some of the shards
-        self.methods = {b"POST", b"GET"}  # of requests to services
+        self._handlers = _STARTING
         self._callers = callers
         self._origins = origins
         self._cors = cors
@@ -98,6 +107,10 @@ class Routes:
     def mount(self, segment: bytes, mount: Mount) -> None:
         """Let ``mount`` answer the paths below this segment."""
         self._mounts[segment] = mount
+
+    def open(self, handlers: RequestHandlers) -> None:
+        """Serve from now on: the store is open. Until then, only mounts are answered."""
+        self._handlers = handlers
 
     def change(
         self, throttle: Throttle | SharedThrottle | None, cors: Cors, pages: WebPageFilter | None
@@ -123,7 +136,7 @@ class Routes:
         except Exception as error:
             # Its text may quote the request: only its type is logged.
             log.error("request failed with %s", type(error).__name__, extra={"request_id": request.id})
-            request.respond(self.refusal(internal_error(), request.id, request))
+            request.respond(self._handlers.refusal(internal_error(), request.id, request))
 
     def serve_passed_on(
         self,
@@ -145,18 +158,20 @@ class Routes:
         return request
 
     def _serve_call(self, request: Request) -> None:
-        health, dispatch = self._health, self.dispatch
+        health, handlers = self._health, self._handlers
+        dispatch = handlers.dispatch
         if dispatch is None or not (health.unconditional or health.ready):
             if request.on_not_owned is not None:  # soon it may be, or another process takes its shards
                 request.on_not_owned(SAME_SHARD)
                 return
             fault = service_unavailable(f"Not ready: {'; '.join(health.reasons)}.")
-            request.respond(self.refusal(fault, request.id, request))
+            request.respond(handlers.refusal(fault, request.id, request))
             return
-        if self.forwarder is not None and request.on_not_owned is None:
-            shard = self.forwarder.shard_elsewhere(request)
+        forwarder = handlers.forwarder
+        if forwarder is not None and request.on_not_owned is None:
+            shard = forwarder.shard_elsewhere(request)
             if shard is not None:  # the owner verifies it
-                self.forwarder.pass_on(request, request.respond, shard)
+                forwarder.pass_on(request, request.respond, shard)
                 return
         caller = on_work = None
         try:
@@ -172,7 +187,7 @@ class Routes:
                 self._recorder.refused_early(request, fault, caller)
             if self._meter is not None:
                 self._meter.refused(fault.code)
-            request.respond(self.refusal(fault, request.id, request))
+            request.respond(handlers.refusal(fault, request.id, request))
             return
         headers, peer = request.headers, request.peer
         origin = peer.origin if headers.get(b"host") == peer.host else self._origins.of(request)
@@ -202,8 +217,8 @@ class Routes:
             call.certificate = peer.certificate
             call.user_agent = agent[:_USER_AGENT_MAX].decode("latin-1")
         # The SDKs of today send everything to "/": for them this is one comparison.
-        if request.target != b"/" and request.target.startswith(PEEK_PATH) and self.peek is not None:
-            dispatch = self.peek
+        if request.target != b"/" and request.target.startswith(PEEK_PATH) and handlers.peek is not None:
+            dispatch = handlers.peek
         dispatch(request, call, request.respond)
 
     def _serve_special(self, request: Request) -> bool:
@@ -217,7 +232,7 @@ class Routes:
             allowed = [(REQUEST_ID, request.id.encode()), (b"Allow", METHODS)]
             request.cors_headers = self._cors.preflight_headers(request)
             request.respond(Response(200, allowed))
-        elif method not in self.methods:  # HEAD, too: nothing may be done for it
+        elif method not in self._handlers.methods:  # HEAD, too: nothing may be done for it
             error = HttpError(405, f"The method {method.decode()} is not supported here.")
             request.respond(with_headers(error_response(error, request.id), [(b"Allow", METHODS)]))
         else:
@@ -250,7 +265,7 @@ class Routes:
                 if write_refusal is not None and request.method not in (b"GET", b"HEAD"):
                     raise write_refusal
             except Fault as fault:
-                request.respond(self.refusal(fault, request.id, request))
+                request.respond(self._handlers.refusal(fault, request.id, request))
                 return
         answer_with(mount.handler(request), request)
 

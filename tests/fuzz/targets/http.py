@@ -22,7 +22,7 @@ from penstock.server.callers import OpenCallers, SignedCallers
 from penstock.server.health import Health
 from penstock.server.http.request import Request
 from penstock.server.origin import Origins
-from penstock.server.routes import Routes
+from penstock.server.routes import RequestHandlers, Routes
 from penstock.server.web_pages import Cors
 from penstock.wire.service import Call, Response
 from support.signer import KEY, NOW_S, SECRET, TOKEN, claimed_by, sign_header, sign_url
@@ -113,7 +113,7 @@ def _routes(*, secured: bool, proxied: bool) -> Routes:
     signed = SignedCallers(credentials, origins, home, now_s=lambda: NOW_S + 1)
     callers = signed if secured else OpenCallers(home, origins)
     routes = Routes(callers=callers, origins=origins, cors=Cors(["http://a"]), health=Health())
-    routes.dispatch = _echo
+    routes.open(RequestHandlers(_echo))
     return routes
 
 

@@ -132,12 +132,9 @@ class ServerProcess:
         """Serves until the supervisor asks it to end. Returns the exit code."""
         self._control.start(self._on_command)
         try:
-            self._parts = parts = compose(lambda: Parts(self._config, self._on_store_failure, self._place()))
+            self._parts = parts = compose(self._make_parts)
         except StartError as error:
             return self._failed(error)
-        parts.warns_of_disk = self._assignment.number == 1
-        parts.reloading.load = self._settings
-        parts.reloading.reload_others = lambda: self._control.report(ReloadAll())
         try:
             self._show_health()
             if self._assignment.at_once:
@@ -150,6 +147,15 @@ class ServerProcess:
         finally:
             self._reloads.stop()
             parts.close()
+
+    def _make_parts(self) -> Parts:
+        return Parts(
+            self._config,
+            self._on_store_failure,
+            self._place(),
+            load_config=self._settings,
+            reload_others=lambda: self._control.report(ReloadAll()),
+        )
 
     def _place(self) -> ClusterPlace:
         assignment = self._assignment
