@@ -134,7 +134,7 @@ class MetricLog:
         self._state.put(account, msgspec.structs.replace(self._state.get(account) or _NOTHING, **changed))
 
     def _gone_to(self, queue: int, position: int) -> int:
-        """Up to where everything of a queue goes."""
+        """Returns the position up to which everything of a queue goes."""
         states = (self._state.get(key) or _NOTHING for key in (_STATE, self._accounts[queue]))
         return max(position - _KEPT_MS, *(state.gone_to for state in states))
 

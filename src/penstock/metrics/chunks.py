@@ -225,6 +225,11 @@ class ChunkedRows(Generic[R]):
         return 0
 
     @property
+    def open_number(self) -> int:
+        """The number of the open chunk; -1 if there is none."""
+        return self._open
+
+    @property
     def open_rows(self) -> Iterable[R]:
         return self._rows.values()
 
