@@ -172,7 +172,7 @@ class Parts:
         """Everything but the shards: requests can be passed on to processes that own them. Raises PenstockError."""
         await asyncio.to_thread(self.site.open)
         encryption = self.security.encryption
-        place, runtimes = self._place, self._runtimes()
+        place, peers, runtimes = self._place, self._peers, self._runtimes()
         self.broker = Broker(
             self.config.broker_limits, self.site.shards, encryption.guard, encryption.dedup_key,
             None if place is None else place.usage, Turns(runtimes.soon), self.clock, self._others,
@@ -187,20 +187,22 @@ class Parts:
         self._ended_sessions = EndedSessions(self.broker)
         self.metrics_page.extend(self.broker)
         open_shards = partial(OpenShards, self.site, self.broker, encryption, runtimes, self._on_fatal)
+        hints = ShardHints(self.site.shards, _queue_host(self), self.config.space)
+
+        def make_links(place: ClusterPlace) -> ClusterLinks:
+            assert peers is not None, "there are other processes"
+            return ClusterLinks(place, peers, self.broker, self._routes.serve_passed_on, hints.shard_of)
+
         if self._link_security is None:
             self.shards = open_shards()
+            self.links = None if place is None else make_links(place)
         else:
             self.node = ClusterNode(
                 self.config, self._link_security, leases_of(self.site), self.site.shards, open_shards,
-                self._declare,
+                make_links, self._declare,
             )  # fmt: skip
-            self.shards, place = self.node.shards, self.node.place
-        if place is not None:
-            assert self._peers is not None
-            hints = ShardHints(self.site.shards, _queue_host(self), self.config.space)
-            self.links = ClusterLinks(
-                place, self._peers, self.broker, self._routes.serve_passed_on, hints.shard_of
-            )
+            self.shards, self.links = self.node.shards, self.node.links
+        if self.links is not None:
             await self.links.start()
         self.health.show("sends", self.send_state)
         self.health.facts["durability"] = self.site.guarantees
@@ -288,8 +290,6 @@ class Parts:
 
     async def _join(self, node: ClusterNode) -> None:
         """Become a node of the cluster. Shards and their declared queues come with the leases."""
-        assert self.links is not None
-        node.connect(self.links)
         self.security.start()
         self.health.done(_LOADING)
         await node.membership.start()
