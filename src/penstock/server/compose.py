@@ -117,7 +117,8 @@ class Parts:
         self.health = Health([service.name for service in services if service.is_announced])
         self.meter = RequestMeter()
         self.commit_times = Histogram()
-        self.metrics_page = MetricsPage(self, origins, None if place is None else place.process)
+        self._origins = origins
+        self.metrics_page: MetricsPage | None = None  # when the store is open
         self.metrics_port: MetricsPort | None = None
         self.telemetry: Telemetry | None = None
         self.disk_space = DiskSpace(watched_directories(config), config.disk_warning)
@@ -185,7 +186,9 @@ class Parts:
             self.config.monitoring_limits,
         )
         self._ended_sessions = EndedSessions(self.broker)
-        self.metrics_page.extend(self.broker)
+        self.metrics_page = metrics_page = MetricsPage(
+            self, self.broker, self._origins, None if place is None else place.process
+        )
         open_shards = partial(OpenShards, self.site, self.broker, encryption, runtimes, self._on_fatal)
         hints = ShardHints(self.site.shards, _queue_host(self), self.config.space)
 
@@ -216,12 +219,11 @@ class Parts:
         dispatcher = Dispatcher(services, *around, self.meter.of_action, self.broker.turns)
         dispatch: Dispatch = dispatcher.answer
         if self.config.telemetry_endpoint is not None:
-            self.telemetry = self._telemetry(self.config.telemetry_endpoint)
+            self.telemetry = self._telemetry(self.config.telemetry_endpoint, metrics_page)
             dispatch = self.telemetry.around(dispatch)
         peek = PeekPage(_sqs(self), *around).answer
         self._routes.open(RequestHandlers(dispatch, dispatcher.refusal, dispatcher.methods, peek, forwarder))
-        self._routes.mount(b"metrics", Mount(self.metrics_page.page, accepts=self.metrics_page.accepts))
-        self.metrics_page.is_open = True
+        self._routes.mount(b"metrics", Mount(metrics_page.page, accepts=metrics_page.accepts))
 
     def _others(self, owned: OwnedShards) -> OtherShards:
         """Asks all shards: those of other processes over the links, if there are others."""
@@ -236,7 +238,7 @@ class Parts:
         assert place is not None, "there are other processes"
         return place.owners
 
-    def _telemetry(self, endpoint: str) -> Telemetry:
+    def _telemetry(self, endpoint: str, metrics: MetricsPage) -> Telemetry:
         """Raises PenstockError."""
         try:
             from penstock.server.telemetry import Telemetry  # its libraries are optional
@@ -248,7 +250,7 @@ class Parts:
         process = None if self._place is None else self._place.process
         telemetry = Telemetry(
             endpoint,
-            self.metrics_page.families,
+            metrics.families,
             {} if process is None else {"penstock.process": str(process)},
         )
         telemetry.start()
@@ -259,7 +261,7 @@ class Parts:
         there is none. Raises OSError."""
         if self.config.metrics_listen is None:
             return None
-        self.metrics_port = MetricsPort(self.metrics_page, self.health)
+        self.metrics_port = MetricsPort(lambda: self.metrics_page, self.health)
         return await self.metrics_port.open(self.config.metrics_listen, shared=shared)
 
     def _runtimes(self) -> Runtimes:
