@@ -118,7 +118,8 @@ class Parts:
         self.health = Health([service.name for service in services if service.is_announced])
         self.meter = RequestMeter()
         self.commit_times = Histogram()
-        self.metrics_page = MetricsPage(self, origins, None if place is None else place.process)
+        self._origins = origins
+        self.metrics_page: MetricsPage | None = None  # when the store is open
         self.metrics_port: MetricsPort | None = None
         self.telemetry: Telemetry | None = None
         self.disk_space = DiskSpace(watched_directories(config), config.disk_warning)
@@ -173,7 +174,7 @@ class Parts:
         """Everything but the shards: requests can be passed on to processes that own them. Raises PenstockError."""
         await asyncio.to_thread(self.site.open)
         encryption = self.security.encryption
-        place, runtimes = self._place, self._runtimes()
+        place, peers, runtimes = self._place, self._peers, self._runtimes()
         self.broker = Broker(
             self.config.broker_limits, self.site.shards, encryption.guard, encryption.dedup_key,
             None if place is None else place.usage, Turns(runtimes.soon), self.clock, self._others,
@@ -186,22 +187,26 @@ class Parts:
             self.config.monitoring_limits,
         )
         self._ended_sessions = EndedSessions(self.broker)
-        self.metrics_page.extend(self.broker)
+        self.metrics_page = metrics_page = MetricsPage(
+            self, self.broker, self._origins, None if place is None else place.process
+        )
         open_shards = partial(OpenShards, self.site, self.broker, encryption, runtimes, self._on_fatal)
+        hints = ShardHints(self.site.shards, _queue_host(self), self.config.space)
+
+        def make_links(place: ClusterPlace) -> ClusterLinks:
+            assert peers is not None, "there are other processes"
+            return ClusterLinks(place, peers, self.broker, self._routes.serve_passed_on, hints.shard_of)
+
         if self._link_security is None:
             self.shards = open_shards()
+            self.links = None if place is None else make_links(place)
         else:
             self.node = ClusterNode(
                 self.config, self._link_security, leases_of(self.site), self.site.shards, open_shards,
-                self._declare,
+                make_links, self._declare,
             )  # fmt: skip
-            self.shards, place = self.node.shards, self.node.place
-        if place is not None:
-            assert self._peers is not None
-            hints = ShardHints(self.site.shards, _queue_host(self), self.config.space)
-            self.links = ClusterLinks(
-                place, self._peers, self.broker, self._routes.serve_passed_on, hints.shard_of
-            )
+            self.shards, self.links = self.node.shards, self.node.links
+        if self.links is not None:
             await self.links.start()
         self.health.show("sends", self.send_state)
         self.health.facts["durability"] = self.site.guarantees
@@ -215,12 +220,11 @@ class Parts:
         dispatcher = Dispatcher(services, *around, self.meter.of_action, self.broker.turns)
         dispatch: Dispatch = dispatcher.answer
         if self.config.telemetry_endpoint is not None:
-            self.telemetry = self._telemetry(self.config.telemetry_endpoint)
+            self.telemetry = self._telemetry(self.config.telemetry_endpoint, metrics_page)
             dispatch = self.telemetry.around(dispatch)
         peek = PeekPage(_sqs(self), *around).answer
         self._routes.open(RequestHandlers(dispatch, dispatcher.refusal, dispatcher.methods, peek, forwarder))
-        self._routes.mount(b"metrics", Mount(self.metrics_page.page, accepts=self.metrics_page.accepts))
-        self.metrics_page.is_open = True
+        self._routes.mount(b"metrics", Mount(metrics_page.page, accepts=metrics_page.accepts))
 
     def _others(self, owned: OwnedShards) -> OtherShards:
         """Asks all shards: those of other processes over the links, if there are others."""
@@ -235,7 +239,7 @@ class Parts:
         assert place is not None, "there are other processes"
         return place.owners
 
-    def _telemetry(self, endpoint: str) -> Telemetry:
+    def _telemetry(self, endpoint: str, metrics: MetricsPage) -> Telemetry:
         """Raises PenstockError."""
         try:
             from penstock.server.telemetry import Telemetry  # its libraries are optional
@@ -247,7 +251,7 @@ class Parts:
         process = None if self._place is None else self._place.process
         telemetry = Telemetry(
             endpoint,
-            self.metrics_page.families,
+            metrics.families,
             {} if process is None else {"penstock.process": str(process)},
         )
         telemetry.start()
@@ -258,7 +262,7 @@ class Parts:
         there is none. Raises OSError."""
         if self.config.metrics_listen is None:
             return None
-        self.metrics_port = MetricsPort(self.metrics_page, self.health)
+        self.metrics_port = MetricsPort(lambda: self.metrics_page, self.health)
         return await self.metrics_port.open(self.config.metrics_listen, shared=shared)
 
     def _runtimes(self) -> Runtimes:
@@ -289,8 +293,6 @@ class Parts:
 
     async def _join(self, node: ClusterNode) -> None:
         """Become a node of the cluster. Shards and their declared queues come with the leases."""
-        assert self.links is not None
-        node.connect(self.links)
         self.security.start()
         self.health.done(_LOADING)
         await node.membership.start()

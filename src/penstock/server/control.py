@@ -94,7 +94,9 @@ class ProcessControl:
         return [AuditEventInfo(**event._asdict()) for event in found]
 
     async def metrics(self) -> bytes:
-        return await self._parts.metrics_page.text(open_metrics=False)
+        page = self._parts.metrics_page
+        assert page is not None, "an action is served: the store is open"
+        return await page.text(open_metrics=False)
 
     async def backup(self) -> BackupStream:
         config = self._parts.config

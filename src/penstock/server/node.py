@@ -66,16 +66,17 @@ class ClusterNode:
         leases: Leases,
         shards: int,
         open_shards: Callable[[ShardLeases], OpenShards],
+        make_links: Callable[[ClusterPlace], ClusterLinks],
         opened: Callable[[], Coroutine[Any, Any, None]],
     ) -> None:
-        """``shards``: how many there are in all. ``open_shards``: makes what opens those of this node. ``opened`` is
-        awaited after a shard was opened, before other nodes pass requests on for it."""
+        """``shards``: how many there are in all. ``open_shards``: makes what opens those of this node.
+        ``make_links``: makes its connections with the others; the caller starts them. ``opened`` is awaited after a
+        shard was opened, before other nodes pass requests on for it."""
         assert config.advertise is not None
         self._leases = leases
         self._opened = opened
         # A thread of its own: a renewal does not wait for commits.
         self._thread = ThreadPoolExecutor(1, "penstock-leases")
-        self._links: ClusterLinks | None = None
         self.membership = membership = Membership(
             leases,
             self._call,
@@ -89,16 +90,8 @@ class ClusterNode:
         self.shards = open_shards(ShardLeases(lambda: not membership.is_connected, membership.lost))
         listen = str(config.cluster_address)
         self.place = ClusterPlace(str(config.advertise), membership, security, listen=listen)
-
-    def connect(self, links: ClusterLinks) -> None:
-        """A node that changed a lease asks the others to look at the rows at once instead of within a second."""
-
-        async def look(payload: bytes) -> bytes:
-            self.membership.look()
-            return b""
-
-        links.listener.handle(_LOOK, look)
-        self._links = links
+        self.links = make_links(self.place)
+        self.links.listener.handle(_LOOK, self._look)
 
     def report_to(self, health: Health) -> None:
         membership = self.membership
@@ -114,11 +107,9 @@ class ClusterNode:
         )
 
     async def leave(self, within_s: float) -> None:
-        links = self._links
         # Others cut the connections to a node that has left: it answers what they have asked for before that.
-        await self.membership.leave(within_s, None if links is None else links.stop_serving)
-        if links is not None:
-            await links.close()
+        await self.membership.leave(within_s, self.links.stop_serving)
+        await self.links.close()
 
     def close(self) -> None:
         self._leases.abort()
@@ -150,10 +141,13 @@ class ClusterNode:
             timer.cancel()
 
     def _disconnect(self, address: str) -> None:
-        if self._links is not None:
-            self._links.peers.disconnect(address)
+        self.links.peers.disconnect(address)
 
     def _hint(self, addresses: Iterable[str]) -> None:
-        if self._links is not None:
-            for address in addresses:
-                self._links.peers.call(address, _LOOK, b"")  # if it fails, the node looks a little later
+        """Asks the others to look at the rows of the leases at once instead of within a second: one was changed."""
+        for address in addresses:
+            self.links.peers.call(address, _LOOK, b"")  # if it fails, the node looks a little later
+
+    async def _look(self, payload: bytes) -> bytes:
+        self.membership.look()
+        return b""

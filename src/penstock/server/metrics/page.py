@@ -75,26 +75,22 @@ class ProcessMetrics(Part):
 
 
 class MetricsPage:
-    def __init__(self, parts: Parts, origins: Origins, process: int | None) -> None:
-        """``process``: its number, if the server has several."""
+    def __init__(self, parts: Parts, broker: Broker, origins: Origins, process: int | None) -> None:
+        """``process``: its number, if the server has several. Every shard of the broker answers for this process."""
         self._parts = parts
+        self._broker = broker
         self._origins = origins
         self._about = "" if process is None else labels(process=str(process))
         self._asks_processes = process is not None
         self._shown = ShownQueues(parts.config.metrics_queues)
-        self.is_open = False  # the store is open: there is something to measure
-
-    def extend(self, broker: Broker) -> None:
-        """Let every shard of the broker answer for this process."""
         broker.extend(lambda partition: ProcessMetrics(self.families), [ScrapeQuestion])
 
     # -- what is measured --------------------------------------------------------------------------------------
 
     async def text(self, *, open_metrics: bool) -> bytes:
         """Raises Unreachable if a process does not answer: a scrape is complete, or it fails."""
-        broker = self._parts.broker
         if self._asks_processes:
-            families = await broker.ask(ScrapeQuestion())
+            families = await self._broker.ask(ScrapeQuestion())
         else:
             families = merged(await self.families())
         pieces: list[str] = []
@@ -114,7 +110,7 @@ class MetricsPage:
         ]
 
     async def _figures(self) -> AsyncIterator[list[QueueFigures]]:
-        for partition in self._parts.broker.partitions:
+        for partition in self._broker.partitions:
             async for figures in all_figures(partition):
                 yield figures
 
@@ -127,23 +123,14 @@ class MetricsPage:
             return True
         return is_within(self._origins.source_ip(request), self._parts.config.metrics_networks)
 
-    def check(self, request: Request) -> None:
-        """Raises HttpError."""
-        if request.path.rstrip(b"/") != PATH:
-            raise HttpError(404, "There is nothing here: metrics are at /metrics.")
-        if request.method not in (b"GET", b"HEAD"):
-            raise HttpError(405, "Metrics are read with GET.")
-
     async def page(self, request: Request) -> Response:
-        self.check(request)
+        _check(request)
         if self._parts.security.credentials is not None and self._has_bearer(request):
             self._check_token(request)
         return await self.answer(request)
 
     async def answer(self, request: Request) -> Response:
         """Responds to a client that may read the page."""
-        if not self.is_open:
-            raise HttpError(503, "The server is starting.")
         open_metrics = wants_open_metrics(request.headers.get(b"accept", b"").decode("latin-1"))
         try:
             body = await self.text(open_metrics=open_metrics)
@@ -162,6 +149,14 @@ class MetricsPage:
         given = request.headers[b"authorization"][len(_BEARER) :].strip()
         if expected is None or not hmac.compare_digest(given, expected):
             raise HttpError(401, "The token is not that of metrics_token_file.")
+
+
+def _check(request: Request) -> None:
+    """Raises HttpError."""
+    if request.path.rstrip(b"/") != PATH:
+        raise HttpError(404, "There is nothing here: metrics are at /metrics.")
+    if request.method not in (b"GET", b"HEAD"):
+        raise HttpError(405, "Metrics are read with GET.")
 
 
 def read_token(file: Path) -> bytes | None:
@@ -183,7 +178,8 @@ async def _turn() -> None:
 class MetricsPort:
     """A port for metrics and health checks only, without authentication: who reaches it may read them."""
 
-    def __init__(self, page: MetricsPage, health: Health) -> None:
+    def __init__(self, page: Callable[[], MetricsPage | None], health: Health) -> None:
+        """``page`` returns None until the store is open: before, there is nothing to measure."""
         self._page = page
         self._health = health
         self._listener = Listener(self._serve, HttpLimits(connections_max=_CONNECTIONS_MAX))
@@ -202,5 +198,8 @@ class MetricsPort:
         answer_with(self._health.page(request) if is_health else self._open_page(request), request)
 
     async def _open_page(self, request: Request) -> Response:
-        self._page.check(request)
-        return await self._page.answer(request)
+        _check(request)
+        page = self._page()
+        if page is None:
+            raise HttpError(503, "The server is starting.")
+        return await page.answer(request)
