@@ -345,7 +345,8 @@ def short_points(
     held: QueueRow | None = None
     before: tuple[int, QueueRow] | None = None  # the minute before, and its row
     for at_s, row in rows_between(minutes, MINUTE_S, from_s - MINUTE_S, end_s):
-        if before is None or at_s != before[0] + MINUTE_S:
+        is_first = before is None or at_s != before[0] + MINUTE_S
+        if before is None or is_first:
             held = None
         elif before[0] not in minutes_seen:
             # It was looked at when its minute ended. Of a number that changed in it, the last one is not known.
@@ -366,7 +367,9 @@ def short_points(
             if begin_s < start_s:
                 continue
             bucket = None if held is None else metric.of(held, end_of_period_s)
-            if not is_seen and (bucket is None or not metric.is_age):
+            # Of the first minute, in which the queue may have been created, the end is known.
+            is_known = metric.is_age or not is_first or begin_s + period_s >= at_s + MINUTE_S
+            if not is_seen and is_known and (bucket is None or not metric.is_age):
                 bucket = metric.of(row, end_of_period_s)
             if metric.kind == "gauge":
                 if bucket is not None and _is_steady(bucket):
