@@ -145,6 +145,26 @@ def test_a_queue_has_no_values_before_it_was_active(metered: World, is_new: bool
                 assert begin_s[0] == minute_s + 40, (metric, passed_ms)
         visible = points(metered, "q", "visible", period_s=10, start_s=minute_s)
         assert {bucket.max for _, bucket in visible} == {300}
+    metered.restart()
+    visible = points(metered, "q", "visible", period_s=10, start_s=minute_s)
+    first_s = minute_s + (50 if is_new else 60)  # the number of the idle queue changed in this minute
+    assert (visible[0][0], visible[0][1].max) == (first_s, 300), "its seconds are gone"
+
+
+def test_a_peak_is_not_shown_again_when_its_seconds_are_gone(metered: World) -> None:
+    metered.create("q")
+    metered.advance(5 * MINUTE + 2 * SECOND)
+    metered.send_all("q", *["x"] * 300)
+    metered.advance(10 * SECOND)
+    metered.purge("q")
+    metered.advance(20 * SECOND)
+    metered.restart()
+    for passed_ms in (SECOND, 40 * SECOND, 2 * MINUTE):
+        metered.advance(passed_ms)
+        found = points(metered, "q", "visible", period_s=10)
+        assert [at_s - START_S for at_s, bucket in found if bucket.max] == [], passed_ms
+        assert START_S + 290 in dict(found)
+        assert points(metered, "q", "visible")[5][1].max == 300
 
 
 def test_what_was_held_before_the_first_period_is_known(metered: World) -> None:

@@ -322,8 +322,9 @@ def short_points(
 
     Seconds are kept while a queue is used. What is not used does not change: a gauge holds its value, and nothing is
     counted. What was held when a period began is a value of it, too. A queue that was not active has no value before
-    its first second. A minute whose seconds are gone, and in which something was counted, has no values. The seconds
-    and minutes of :data:`SHORT_HELD_S` before ``start_s`` tell what was held when the first period began."""
+    its first second. A minute whose seconds are gone, and in which something was counted or a number of messages
+    changed, has no values: a peak in it must not fire an alarm again. The seconds and minutes of
+    :data:`SHORT_HELD_S` before ``start_s`` tell what was held when the first period began."""
     last: dict[int, QueueRow] = {}  # of each period
     first_s: dict[int, int] = {}  # the first second of each period that was looked at
     minutes_seen: set[int] = set()
@@ -344,10 +345,12 @@ def short_points(
     held: QueueRow | None = None
     before: tuple[int, QueueRow] | None = None  # the minute before, and its row
     for at_s, row in rows_between(minutes, MINUTE_S, from_s - MINUTE_S, end_s):
-        if before is None or at_s != before[0] + MINUTE_S:
+        is_first = before is None or at_s != before[0] + MINUTE_S
+        if before is None or is_first:
             held = None
         elif before[0] not in minutes_seen:
-            held = before[1]  # it was looked at when its minute ended
+            # It was looked at when its minute ended. Of a number that changed in it, the last one is not known.
+            held = before[1] if _is_steady(metric.of(before[1], at_s)) else None
         before = at_s, row
         is_seen = at_s in minutes_seen
         at_first_s = max(from_s, at_s + (start_s - at_s) % period_s)
@@ -364,15 +367,21 @@ def short_points(
             if begin_s < start_s:
                 continue
             bucket = None if held is None else metric.of(held, end_of_period_s)
-            if not is_seen and (bucket is None or not metric.is_age):
+            # Of the first minute, in which the queue may have been created, the end is known.
+            is_known = metric.is_age or not is_first or begin_s + period_s >= at_s + MINUTE_S
+            if not is_seen and is_known and (bucket is None or not metric.is_age):
                 bucket = metric.of(row, end_of_period_s)
             if metric.kind == "gauge":
-                if bucket is not None:
+                if bucket is not None and _is_steady(bucket):
                     found[begin_s] = bucket
             elif metric.kind == "count" and bucket is not None and (is_seen or bucket.max == 0):
                 found[begin_s] = Bucket.of(0.0)
             yield
     return sorted(found.items(), key=lambda point: point[0])
+
+
+def _is_steady(bucket: Bucket | None) -> bool:
+    return bucket is None or bucket.min == bucket.max
 
 
 def _merge_point(found: dict[int, Bucket], begin_s: int, bucket: Bucket | None) -> None:
