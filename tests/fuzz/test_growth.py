@@ -36,6 +36,7 @@ FINITE = {
     "struct_shape",  # by our structs
     "for_rows",  # by our statements for powers of two of rows
     "_members",  # by the audit rules of our actions
+    "_rules_of",  # by our structs
     "_files",
     "_decode_answer",  # by our questions to other shards
 }
