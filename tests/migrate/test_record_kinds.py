@@ -7,6 +7,7 @@ from collections import Counter
 
 from penstock.migrate.stores.copying import PROGRESS
 from penstock.migrate.stores.mapping import ShardPlace, TargetShard
+from penstock.monitoring.metric_store import MetricKinds
 from penstock.queues.backlog import EXPIRY_PAUSES, ExpiryPause
 from penstock.server.compose import record_kinds
 from penstock.store.changes import RecordKind
@@ -16,11 +17,12 @@ from penstock.store.port import Mark
 
 def test_every_kind_is_registered() -> None:
     declared = {
-        value.name
+        kind.name
         for name, module in list(sys.modules.items())
         if name.startswith("penstock.")
         for value in vars(module).values()
-        if isinstance(value, RecordKind)
+        for kind in (value if isinstance(value, MetricKinds) else [value])
+        if isinstance(kind, RecordKind)
     }
     assert declared - {PROGRESS.name} == {kind.name for kind in record_kinds()}
 

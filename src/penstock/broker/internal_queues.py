@@ -584,8 +584,10 @@ class _JobConsumer(Generic[T]):
         except PenstockError as error:
             if not jobs.stopped:
                 log.warning("a job of the kind %s is tried again later: %s", jobs.kind.name, error)
-        finally:
+        except Exception:
             self._end()
+            raise
+        self._end()  # not in a finally clause: a broker that the garbage collector frees begins nothing new
 
     def _end(self) -> None:
         jobs, account = self.jobs, self.account
