@@ -15,7 +15,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from penstock.auth.encryption.root_key import read_root_key_file
-from penstock.queues.dedup import SendDigests, content_id
+from penstock.queues.deduplication import SendDigests, content_id
 from support.process import ServerProcess
 from support.sqs import sqs_client
 from support.texts import says

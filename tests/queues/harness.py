@@ -15,7 +15,7 @@ from penstock.errors import PenstockError
 from penstock.limits import Limits
 from penstock.names import QueueName
 from penstock.queues.backlog import Budget, Restored
-from penstock.queues.dedup import DedupUsage, SendDigests
+from penstock.queues.deduplication import DedupUsage, SendDigests
 from penstock.queues.fifo import FifoQueue
 from penstock.queues.former_shards import FormerShard, FormerShards
 from penstock.queues.messages import (

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.errors import DedupFull
 from penstock.limits import MINUTE, SECOND
-from penstock.queues.dedup import SendDigests, content_id
+from penstock.queues.deduplication import SendDigests, content_id
 from penstock.queues.messages import Attribute
 from queues.harness import Queues, outgoing
 from support.world import ROOMY

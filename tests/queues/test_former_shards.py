@@ -6,7 +6,7 @@ import pytest
 
 from penstock.errors import HandleInvalid
 from penstock.limits import Limits
-from penstock.queues.dedup import SendDigests
+from penstock.queues.deduplication import SendDigests
 from penstock.queues.former_shards import FormerShard, FormerShards
 from penstock.queues.messages import Sent
 from penstock.queues.receipts import ALL_HASHED, MessageIds, Receipt, ReceiptSigner

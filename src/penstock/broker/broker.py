@@ -44,7 +44,7 @@ from penstock.limits import Limits
 from penstock.names import QueueName, shard_of
 from penstock.promise import start
 from penstock.queues.backlog import Budget
-from penstock.queues.dedup import DedupUsage
+from penstock.queues.deduplication import DedupUsage
 from penstock.queues.settings import QueueDefinition, QueueSettings
 from penstock.turns import Turns
 

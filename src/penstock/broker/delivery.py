@@ -32,6 +32,7 @@ from penstock.broker.shard import Shard
 from penstock.errors import NotPossible, PenstockError, QueueMissing, QuotaReached, Unreachable
 from penstock.names import QueueName
 from penstock.promise import Promise, start
+from penstock.queues.dead_letters import dead_letter, moved_message
 from penstock.queues.messages import (
     Content,
     Entry,
@@ -42,7 +43,6 @@ from penstock.queues.messages import (
     entry_of,
     position_of,
 )
-from penstock.queues.redrive import dead_letter, moved_message
 from penstock.queues.settings import QueueSettings
 from penstock.store.changes import EntryRow
 

@@ -36,7 +36,7 @@ from penstock.errors import NotOwned, PenstockError, StoreClosed
 from penstock.names import QueueName
 from penstock.promise import Promise
 from penstock.queues.backlog import EXPIRY_PAUSES, Budget, ExpiryPause
-from penstock.queues.dedup import DedupUsage, SendDigests
+from penstock.queues.deduplication import DedupUsage, SendDigests
 from penstock.queues.former_shards import FORMER_SHARDS, FormerShards
 from penstock.queues.queue import Tools
 from penstock.queues.receipts import MESSAGE_ID_FORMS, OWN_IDS, MessageIdForm, MessageIds, ReceiptSigner

@@ -48,8 +48,9 @@ _SWEEP_PAUSE_MS = SECOND
 class Budget:
     """Counts the bytes that all queues keep in memory. It refuses nothing: a lane keeps a few messages in any case.
 
-    The deduplication memory is counted separately (:class:`penstock.queues.dedup.DedupUsage`). It cannot be given
-    back before it expires: as part of this budget it would push every other queue's messages out of memory."""
+    The deduplication memory is counted separately (:class:`penstock.queues.deduplication.DedupUsage`). It cannot be
+    given back before it expires: as part of this budget it would push every other queue's messages out of
+    memory."""
 
     __slots__ = ("bytes_max", "used")
 

@@ -17,7 +17,7 @@ import msgspec
 from penstock.errors import HandleExpired, MessageNotAvailable, PenstockError
 from penstock.queues import paging
 from penstock.queues.backlog import NEVER, Backlog, Lane, Restored
-from penstock.queues.dedup import DedupMemory, content_id
+from penstock.queues.deduplication import DedupMemory, content_id
 from penstock.queues.messages import (
     Content,
     Counts,

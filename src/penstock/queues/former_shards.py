@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import msgspec
 
 from penstock.errors import HandleInvalid
-from penstock.queues.dedup import SendDigests
+from penstock.queues.deduplication import SendDigests
 from penstock.queues.messages import Sent
 from penstock.queues.receipts import ALL_HASHED, MessageIds, Receipt, ReceiptSigner
 from penstock.store.changes import RecordKind

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 from penstock.errors import HandleExpired, PenstockError, VisibilityTooLong
 from penstock.limits import SECOND, Limits
 from penstock.queues.backlog import NEVER, NO_PAUSE, Backlog, Budget, ExpiryPause
-from penstock.queues.dedup import DedupUsage
+from penstock.queues.dead_letters import is_dead_letter
+from penstock.queues.deduplication import DedupUsage
 from penstock.queues.former_shards import NO_FORMER_SHARDS, FormerShards
 from penstock.queues.messages import Delivery, Entry, Hold, ReceiveResult, State, position_of
 from penstock.queues.receipts import MessageIds, Receipt
-from penstock.queues.redrive import is_dead_letter
 from penstock.queues.settings import QueueRecord, QueueSettings
 from penstock.store.changes import Changes, EntryRow
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from penstock.queues.dedup import content_id
+from penstock.queues.deduplication import content_id
 from penstock.queues.messages import Entry, State, decode_content, encode_content, position_of
 from penstock.queues.settings import QueueSettings
 
