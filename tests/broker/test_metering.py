@@ -23,7 +23,7 @@ from penstock.metrics.series import Point
 from penstock.queues.fairness import NoisyTenants
 from penstock.queues.settings import Redrive
 from penstock.store.changes import EntryRow, LogRow
-from penstock.store.port import Selection
+from penstock.store.port import LAST, Selection
 from penstock.turns import Steps
 from support.shards import ShardsWorld
 from support.world import MINUTE, ROOMY, SECOND, World, name_of, outgoing
@@ -881,8 +881,8 @@ def test_one_small_commit_a_minute_and_none_without_active_queues(metered: World
     metered.advance(60 * MINUTE)
     assert len(metered.store.appended) == 60
     logs = [row for changes in metered.store.appended for row in changes.logs]
-    # One entry a minute for all of them, and one chunk an hour for each.
-    assert len(logs) == 60 + 50
+    # One entry a minute for all of them, and for each one chunk an hour, with what it is of the hour.
+    assert len(logs) == 60 + 50 + 50
     assert sum(len(row.data) for row in logs) < 20_000
     metered.advance(8 * HOUR)
     metered.store.appended.clear()
@@ -904,6 +904,112 @@ def test_minutes_are_kept_for_fifteen_days(metered: World) -> None:
     now_s = metered.clock.wall_ms() // SECOND
     assert now_s - 15 * 86_400 - 5 * 3600 <= kept[0][0] <= now_s - 15 * 86_400 + 3600
     assert sum(bucket.sum for _, bucket in points(metered, "q", "sent")) in (14, 15)
+
+
+HOUR_START_S = START_S // 3600 * 3600
+DAY_START_S = START_S // 86_400 * 86_400
+
+
+@pytest.mark.parametrize("days", [20, 400])
+def test_hours_are_kept_when_the_minutes_are_gone(metered: World, days: int) -> None:
+    metered.create("q")
+    use(metered, 200)
+    end_s = metered.clock.wall_ms() // SECOND // 3600 * 3600
+    metered.advance(7 * HOUR)  # it holds messages all the time
+    asked = [
+        (metric, period_s, start_s)
+        for metric in ("sent", "sent_bytes", "visible", "in_flight", "oldest_age")
+        for period_s, start_s in ((3600, HOUR_START_S), (86_400, DAY_START_S))
+    ]
+    before = [points(metered, "q", *each, end_s=end_s) for each in asked]
+    metered.purge("q")
+    metered.restart()
+    metered.clock.advance(days * DAY)
+    for _ in range(2):  # before minutes are removed, and after that
+        after = [points(metered, "q", *each, end_s=end_s) for each in asked]
+        for each, found, expected in zip(asked, after, before, strict=True):
+            assert [(at_s, *numbers(bucket)) for at_s, bucket in found] == [
+                (at_s, *map(pytest.approx, numbers(bucket))) for at_s, bucket in expected
+            ], each
+        use(metered, 65)
+    assert points(metered, "q", "sent", 60, HOUR_START_S, end_s) == []
+    assert points(metered, "q", "sent", 300, HOUR_START_S, end_s) == []
+
+
+def numbers(bucket: Bucket) -> tuple[float, ...]:
+    return bucket.count, bucket.sum, bucket.min, bucket.max
+
+
+def test_hours_are_removed_after_455_days(metered: World) -> None:
+    metered.create("q")
+    use(metered, 130)
+    metered.restart()  # stores what was gathered
+    metered.clock.advance(454 * DAY)
+    use(metered, 65)
+    end_s = START_S + DAY // SECOND
+    assert len(points(metered, "q", "sent", 3600, HOUR_START_S, end_s)) == 3
+    metered.clock.advance(2 * DAY)
+    assert points(metered, "q", "sent", 3600, HOUR_START_S, end_s) == []
+    use(metered, 65)
+    rows = metered.store.log("metrics-hours", str(metered.queue("q").id), -1, 100)
+    assert all(row.position > START_MS + DAY for row in rows)
+
+
+def test_restarts_within_an_hour_lose_nothing_of_it_and_count_nothing_twice(metered: World) -> None:
+    metered.create("q")
+    for end in (metered.restart, metered.crash, metered.restart):
+        use(metered, 33)
+        metered.advance(SECOND)
+        end()
+    metered.advance(61 * MINUTE)
+    before = points(metered, "q", "sent", 3600, HOUR_START_S)
+    assert sum(bucket.sum for _, bucket in before) == 3 * sum(minute % 7 + 1 for minute in range(33))
+    visible = points(metered, "q", "visible", 3600, HOUR_START_S, HOUR_START_S + 3600)
+    metered.clock.advance(20 * DAY)
+    after = points(metered, "q", "sent", 3600, HOUR_START_S, START_S + 2 * 86_400)
+    assert [(at_s, bucket.sum) for at_s, bucket in after[: len(before)]] == [
+        (at_s, bucket.sum) for at_s, bucket in before
+    ]
+    for (_, found), (_, expected) in zip(
+        points(metered, "q", "visible", 3600, HOUR_START_S, HOUR_START_S + 3600), visible, strict=True
+    ):
+        assert (found.min, found.max) == (expected.min, expected.max)
+        assert found.sum / found.count == pytest.approx(expected.sum / expected.count, rel=0.05)
+
+
+@pytest.mark.parametrize("is_swept", [False, True], ids=["minutes are there", "minutes are removed"])
+def test_nothing_is_counted_twice_where_hours_begin(metered: World, is_swept: bool) -> None:
+    metered.create("q")
+    use(metered, 200)
+    metered.advance(65 * MINUTE)
+    end_s = metered.clock.wall_ms() // SECOND // 3600 * 3600
+    before = sums(metered, "q", "sent", period_s=3600, start_s=HOUR_START_S, end_s=end_s)
+    assert sum(before.values()) == sum(minute % 7 + 1 for minute in range(200))
+    metered.clock.advance(15 * DAY - 5 * HOUR)
+    for _ in range(14):
+        if is_swept:
+            metered.broker.partition(0).metering._log.sweep([metered.queue("q").id])  # type: ignore[union-attr]
+        metered.advance(SECOND)
+        assert sums(metered, "q", "sent", period_s=3600, start_s=HOUR_START_S, end_s=end_s) == before
+        days = points(metered, "q", "sent", 86_400, DAY_START_S, DAY_START_S + 2 * 86_400)
+        assert sum(bucket.sum for _, bucket in days) == sum(before.values())
+        metered.clock.advance(27 * MINUTE)
+
+
+def test_a_queue_of_an_earlier_release_has_no_hours(metered: World) -> None:
+    """Its minutes are shown as long as they are kept."""
+    metered.create("q")
+    use(metered, 130)
+    metered.restart()  # stores what was gathered
+    end_s = metered.clock.wall_ms() // SECOND
+    before = sums(metered, "q", "sent", period_s=3600, start_s=HOUR_START_S, end_s=end_s)
+    metered.shard.changes.truncated["metrics-hours", str(metered.queue("q").id)] = LAST
+    metered.clock.advance(14 * DAY)
+    metered.advance(MINUTE)
+    assert sums(metered, "q", "sent", period_s=3600, start_s=HOUR_START_S, end_s=end_s) == before
+    metered.clock.advance(2 * DAY)
+    use(metered, 65)
+    assert sums(metered, "q", "sent", period_s=3600, start_s=HOUR_START_S, end_s=end_s) == {}
 
 
 @pytest.mark.slow
@@ -932,10 +1038,12 @@ def test_a_queue_that_was_deleted_and_made_again_begins_fresh(metered: World) ->
     metered.create("q")
     use(metered, 70)
     id = metered.queue("q").id
-    assert metered.store.log("metrics", str(id), -1, 10) != []
+    for kind in ("metrics", "metrics-hours"):
+        assert metered.store.log(kind, str(id), -1, 10) != []
     metered.drop("q")
     metered.advance(61 * SECOND)
-    assert metered.store.log("metrics", str(id), -1, 10) == []
+    for kind in ("metrics", "metrics-hours"):
+        assert metered.store.log(kind, str(id), -1, 10) == []
     metered.create("q")
     assert sum(sums(metered, "q", "sent").values()) == 0
 

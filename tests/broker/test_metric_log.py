@@ -8,10 +8,11 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from penstock.broker.metric_log import MetricLog, MetricsState, RecentEntry
+from penstock.broker.metric_log import MetricLog, MetricsState, RecentEntry, packed_chunks
 from penstock.limits import DAY, HOUR, MINUTE, SECOND
 from penstock.metrics.chunks import TimedRow
 from penstock.metrics.queue_rows import QueueRow
+from penstock.turns import finished
 from support.world import ROOMY, World
 
 BYTES_MAX = 60_000
@@ -46,7 +47,7 @@ def hours(world: World, log: MetricLog, count: int, *queues: int, rows: int = 60
             ]
             for queue in queues
         }
-        log.write([RecentEntry(at_s)], chunks)
+        log.write([RecentEntry(at_s)], finished(packed_chunks(chunks, at_s)))
         world.do(settled(world))
         world.clock.advance(HOUR)
 
@@ -55,16 +56,19 @@ async def settled(world: World) -> None:
     await world.shard.settled()
 
 
-def stored(world: World, *queues: int) -> list[int]:
+def stored(world: World, *queues: int, kind: str = "metrics") -> list[int]:
     """The hours that have chunks, since the beginning."""
-    rows = [row for queue in queues for row in world.store.log("metrics", str(queue), -1, 10_000)]
+    rows = [row for queue in queues for row in world.store.log(kind, str(queue), -1, 10_000)]
     return sorted((row.position - START_MS) // HOUR for row in rows)
 
 
 def size(world: World) -> int:
     queues = (GREEDY, GREEDY + 1, GREEDY + 2, MODEST, LATER)
     return sum(
-        len(row.data) for queue in queues for row in world.store.log("metrics", str(queue), -1, 10_000)
+        len(row.data)
+        for queue in queues
+        for kind in ("metrics", "metrics-hours")
+        for row in world.store.log(kind, str(queue), -1, 10_000)
     )
 
 
@@ -74,6 +78,28 @@ def test_the_account_that_has_the_most_loses_its_oldest_hours(world: World) -> N
     assert BYTES_MAX // 2 < size(world) <= BYTES_MAX
     assert stored(world, MODEST)[0] < 100 - len(stored(world, GREEDY)), "it keeps more than one of the others"
     assert stored(world, GREEDY)[0] > stored(world, MODEST)[0]
+
+
+def test_hours_go_before_minutes(world: World) -> None:
+    log = made(world)
+    hours(world, log, 10, GREEDY)
+    assert stored(world, GREEDY, kind="metrics-hours") == stored(world, GREEDY) == list(range(10))
+    while stored(world, GREEDY)[0] == 0:
+        minutes_before = stored(world, GREEDY)
+        hours(world, log, 1, GREEDY)
+        assert size(world) <= BYTES_MAX
+    assert stored(world, GREEDY, kind="metrics-hours") == []
+    assert len(minutes_before) > 40, "the minutes take the whole space"
+    held = [state for account, state in log._state if account == "account 1"]
+    assert not held[0].hours
+
+
+def test_an_account_within_its_share_loses_no_hours(world: World) -> None:
+    log = made(world)
+    hours(world, log, 10, MODEST)
+    hours(world, log, 100, GREEDY, GREEDY + 1, GREEDY + 2)
+    hours(world, log, 1, MODEST)
+    assert stored(world, MODEST, kind="metrics-hours") == [*range(10), 110]
 
 
 def test_an_account_within_its_share_loses_nothing(world: World) -> None:
@@ -111,6 +137,12 @@ def test_hours_of_an_earlier_release_go_first_and_are_forgotten_with_their_time(
     hours(world, log, 1, LATER)
     state = log._state.get("state")
     assert state is not None and state.stored == {}
+    kept = [
+        (bool(state.stored), bool(state.hours)) for account, state in log._state if account == "account 2"
+    ]
+    assert kept == [(False, True)]
+    world.clock.advance(455 * DAY)
+    hours(world, log, 1, LATER)
     assert {account for account, _ in log._state} == {"state", "account 3"}
 
 
@@ -119,7 +151,8 @@ def test_counts_are_those_before_if_a_commit_is_refused(world: World) -> None:
     hours(world, log, 2, MODEST)
     before = dict(log._state)
     world.refuse_next_commit()
-    log.write([RecentEntry(0)], {MODEST: [TimedRow(0, 1, QueueRow(sent=1))]})
+    chunks = {MODEST: [TimedRow(0, 1, QueueRow(sent=1))]}
+    log.write([RecentEntry(0)], finished(packed_chunks(chunks, 60)))
     world.run()
     assert dict(log._state) == before
     world.advance(MINUTE)

@@ -14,6 +14,7 @@ from penstock.broker.bulk_tasks import BULK_TASKS, TASK_FILTERS, BulkTaskRecord,
 from penstock.broker.catalogue import COOLDOWNS, QUEUES, Cooldown
 from penstock.broker.failures import FAILURES, FailureReport, MessageFailures
 from penstock.broker.metric_log import (
+    HOURS_LOG,
     METRICS_LOG,
     METRICS_STATE,
     MetricsState,
@@ -25,7 +26,9 @@ from penstock.broker.move_tasks import MOVE_TARGETS, MOVE_TASKS, MoveStatus, Mov
 from penstock.broker.number_times import NUMBER_NOTES, NumberNotes
 from penstock.broker.operations import Operation
 from penstock.errors import StoreError, StoreUnknown
+from penstock.metrics.buckets import Bucket
 from penstock.metrics.chunks import TimedRow
+from penstock.metrics.queue_hours import HOUR_CHUNKS, HourRow, hours_of
 from penstock.metrics.queue_rows import QUEUE_CHUNKS, QueueRow, TimedQueueRow
 from penstock.names import QueueName, shard_of
 from penstock.queues.filters import MessageFilter
@@ -35,6 +38,7 @@ from penstock.queues.settings import QueueRecord, QueueSettings, Redrive
 from penstock.store.changes import POSITION_GAP, Changes, DedupRow, EntryRow, LogRow
 from penstock.store.memory import MemoryStore
 from penstock.store.port import LAST, Mark, Selection, ShardState, Store
+from penstock.turns import finished
 
 ACCOUNT = "111122223333"
 NOW_MS = 1_700_000_000_000
@@ -193,6 +197,9 @@ class ShardFiller:
                     [TimedRow(minute_s - 600 + 60 * number, 1, QueueRow(received=number))]
                 )
                 changes.logs.append(LogRow(METRICS_LOG, str(queue.id), position + number, packed))
+                hour = TimedRow(minute_s // 3600 * 3600, 1, {1: Bucket.of(1.0, number + 1)})
+                packed = HOUR_CHUNKS.pack([hour])
+                changes.logs.append(LogRow(HOURS_LOG, str(queue.id), position + number, packed))
         entries = (
             RecentEntry(minute_s, rows),
             RecentEntry(minute_s + 60, [], [queue.id for queue in queues]),
@@ -283,6 +290,7 @@ def _held(store: Store, record: QueueRecord, state: ShardState) -> Dump:
         "rows": [row._replace(seq=0, queue=0, content=contents[row.seq]) for row in rows],
         "sends": [(send.digest, send.until_ms) for send in sends],
         "metrics": _metrics(store, record.id),
+        "hours": _hours(store, record.id),
     }
 
 
@@ -290,3 +298,10 @@ def _metrics(store: Store, queue: int) -> list[TimedQueueRow]:
     stored = [row for chunk in read_log(store, queue, -1) for row in QUEUE_CHUNKS.unpack(chunk.data)]
     gathered = read_gathered(store).rows.get(queue)
     return stored + ([] if gathered is None else gathered.timed)
+
+
+def _hours(store: Store, queue: int) -> list[TimedRow[HourRow]]:
+    stored = read_log(store, queue, -1, kind=HOURS_LOG)
+    found = [row for chunk in stored for row in HOUR_CHUNKS.unpack(chunk.data)]
+    gathered = read_gathered(store).rows.get(queue)
+    return found + ([] if gathered is None else finished(hours_of(gathered.timed, gathered.end_s)))

@@ -15,7 +15,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from penstock.broker.metric_log import MetricLog, RecentEntry
+from penstock.broker.metric_log import MetricLog, RecentEntry, packed_chunks
 from penstock.broker.parts import Part
 from penstock.broker.queue_figures import FigureReader, QueueFigures, is_walked, levels_of
 from penstock.broker.recording import NO_LOOKS, MinuteLooks, QueueRecorder, SecondsMemory, looked_row
@@ -25,6 +25,7 @@ from penstock.clock import wall_offset
 from penstock.errors import StoreClosed, StoreError
 from penstock.limits import HOUR, MINUTE, SECOND
 from penstock.metrics.chunks import rows_between
+from penstock.metrics.queue_hours import HourRow, hour_points
 from penstock.metrics.queue_rows import (
     ALL_LOOKS,
     SHORT_HELD_S,
@@ -37,9 +38,9 @@ from penstock.metrics.queue_rows import (
     points_of,
     short_points,
 )
-from penstock.metrics.series import MINUTE_S, Point, merged_points
+from penstock.metrics.series import HOUR_S, MINUTE_S, Point, merged_points
 from penstock.promise import Promise, run_detached
-from penstock.turns import Steps, Turns
+from penstock.turns import Steps, Turns, finished
 
 if TYPE_CHECKING:
     from penstock.broker.live_queue import LiveQueue
@@ -206,7 +207,12 @@ class Metering(Part):
             await self._write(minute_s, self._due_chunks(minute_s // MINUTE_S))
 
     async def _write(self, minute_s: int, chunks: dict[LiveQueue, list[TimedQueueRow]]) -> None:
-        by_id = {queue.id: gathered for queue, gathered in chunks.items()}
+        shard = self._shard
+        rows = {queue.id: gathered for queue, gathered in chunks.items()}
+        packed = await self._turns.run(packed_chunks(rows, minute_s + MINUTE_S))
+        if self._stopped or shard.refuses is not None or shard.ended is not None:
+            return  # a stop stores what was gathered
+        by_id = {queue.id: packed[queue.id] for queue in chunks if queue in self._recorders}
         last = self._unwritten[-1]
         entries = [*self._unwritten[:-1], RecentEntry(last.minute_s, last.rows, last.same, list(by_id))]
         self._version += 1
@@ -217,7 +223,7 @@ class Metering(Part):
         if minute_s % (60 * MINUTE_S) == 0:
             self._sweep()
         try:
-            await self._shard.settled()
+            await shard.settled()
             self._unwritten = []
             for queue, gathered in chunks.items():
                 if (recorder := self._recorders.get(queue)) is not None:
@@ -306,7 +312,8 @@ class Metering(Part):
             if rows := self._rows_until_now(queue, recorder, looks):
                 chunks[queue.id] = rows
         if chunks:
-            self._log.write([RecentEntry(now_ms // SECOND, used_ms=used_ms)], chunks)
+            packed = finished(packed_chunks(chunks, (now_ms + self._offset_ms) // SECOND))
+            self._log.write([RecentEntry(now_ms // SECOND, used_ms=used_ms)], packed)
             self._figures.note_numbers()
             self._figures.store_numbers(now=True)
 
@@ -334,7 +341,7 @@ class Metering(Part):
         self, asked: Sequence[tuple[LiveQueue, QueueMetric]], start_s: int, end_s: int, period_s: int
     ) -> list[list[Point]]:
         """Returns the buckets of a period for each queue and metric, from ``start_s`` on; those without values are
-        left out.
+        left out. Periods of whole hours have hours where minutes are not kept any more.
 
         A period of less than a minute has seconds, which are kept for some hours while a queue is used, and not
         through a restart. Where there are none, numbers of messages hold their values."""
@@ -345,6 +352,10 @@ class Metering(Part):
         from_s = start_s - SHORT_HELD_S if is_short else start_s
         looks = await self._present_looks(wanted, end_s)
         minutes = await self._minutes(looks, from_s, end_s)
+        hours: dict[int, dict[int, HourRow]] = {}
+        if period_s % HOUR_S == 0:
+            ids = [queue.id for queue in minutes]
+            hours = await self._log.hours(ids, start_s, end_s, self._offset_ms)
         now_s = (self._shard.clock.now_ms() + self._offset_ms) // SECOND
         seconds = [
             self._seconds(queue, metric, looks[queue], from_s, now_s) if is_short else ()
@@ -358,9 +369,15 @@ class Metering(Part):
                 if is_short:
                     points = yield from short_points(metric, short, rows, start_s, end_s, period_s, now_s)
                 else:
-                    wanted = rows_between(rows, MINUTE_S, start_s, end_s)
+                    by_hour = hours.get(queue.id, {})
+                    wanted = (
+                        timed
+                        for timed in rows_between(rows, MINUTE_S, start_s, end_s)
+                        if timed[0] // HOUR_S * HOUR_S not in by_hour
+                    )
                     by_minute = points_of(metric, wanted, MINUTE_S, now_s)
-                    points = yield from merged_points(by_minute, start_s, end_s, period_s)
+                    all_points = chain(hour_points(metric, by_hour), by_minute)
+                    points = yield from merged_points(all_points, start_s, end_s, period_s)
                 found.append(points)
             return found
 

@@ -4,9 +4,12 @@ Once a minute one entry is added to the log ``recent``, with what the minute bro
 rows of a queue are also gathered in memory and go to a log of its own, in chunks of up to an hour: these are read by
 time, and hold weeks in little space. After a crash, the recent entries give back what was in no chunk yet.
 
+With each chunk of minutes goes what they are of their hours, to a second log of the queue: these are kept for longer.
+
 Positions in these logs are times of the shard's clock, so that entries are truncated and found by time.
 
-Accounts share the space. If there is too little, the oldest hours of the account that has the most go.
+Accounts share the space. If there is too little, the oldest of the account that has the most goes: first of its
+hours, and of its minutes when it has no hours any more.
 """
 
 from __future__ import annotations
@@ -21,21 +24,26 @@ from typing import Any, NamedTuple
 import msgspec
 
 from penstock.broker.shard import Shard
-from penstock.limits import HOUR, MINUTE, SECOND
+from penstock.limits import DAY, HOUR, MINUTE, SECOND
 from penstock.metrics.chunks import decompressed
+from penstock.metrics.queue_hours import HOUR_CHUNKS, HourRow, hours_of
 from penstock.metrics.queue_rows import QUEUE_CHUNKS, QueueRow, Rows, TimedQueueRow
 from penstock.metrics.series import HOUR_S, MINUTE_S, kept_s
 from penstock.store.changes import LogRow, RecordKind
 from penstock.store.moving import left_out
 from penstock.store.port import LAST, Store
+from penstock.turns import Steps
 
 log = logging.getLogger("penstock.broker")
 
 METRICS_LOG = "metrics"
+HOURS_LOG = "metrics-hours"
 _RECENT = "recent"
 _RECENT_KEPT_MS = HOUR + 10 * MINUTE  # longer than rows are gathered before they are stored in a chunk
 _KEPT_MS = kept_s(MINUTE_S) * SECOND
 _BLOCK_MS = 4 * HOUR
+_HOURS_KEPT_MS = kept_s(HOUR_S) * SECOND
+_HOURS_BLOCK_MS = 5 * DAY
 _ROW_BYTES = 60  # of a row of a log, around its data
 _ENTRIES_PER_READ = 100
 _CHUNKS_MORE = 3  # than hours are read at a time
@@ -48,6 +56,8 @@ class MetricsState(msgspec.Struct, frozen=True):
     position: int = 0  # of the last entries; only under the key _STATE
     stored: dict[int, int] = {}  # bytes of chunks, by blocks of four hours
     gone_to: int = 0  # everything up to this position goes, of each queue with its next chunk
+    hours: dict[int, int] = {}  # bytes of hours, by blocks of five days
+    hours_gone_to: int = 0
 
 
 METRICS_STATE = RecordKind("metrics", MetricsState, left_out)
@@ -91,6 +101,23 @@ class Gathered(NamedTuple):
         self.used_ms.update(entry.used_ms)
 
 
+class PackedChunk(NamedTuple):
+    """Rows of a queue."""
+
+    minutes: bytes
+    hours: bytes  # what the minutes are of their hours
+
+
+def packed_chunks(chunks: Mapping[int, list[TimedQueueRow]], until_s: int) -> Steps[dict[int, PackedChunk]]:
+    """``chunks``: by queue id. ``until_s``: when the last minute ended, if that was early."""
+    found: dict[int, PackedChunk] = {}
+    for id, rows in chunks.items():
+        hours = yield from hours_of(rows, until_s)
+        found[id] = PackedChunk(QUEUE_CHUNKS.pack(rows), HOUR_CHUNKS.pack(hours))
+        yield
+    return found
+
+
 class MetricLog:
     def __init__(self, shard: Shard, shards: int) -> None:
         """``shards``: how many share the space for metrics."""
@@ -110,19 +137,23 @@ class MetricLog:
 
     # -- in the open commit ----------------------------------------------------------------------------------
 
-    def write(self, entries: list[RecentEntry], chunks: Mapping[int, list[TimedQueueRow]]) -> None:
+    def write(self, entries: list[RecentEntry], chunks: Mapping[int, PackedChunk]) -> None:
         """``chunks``: all gathered rows of some queues, by id. Done when the open commit is durable."""
         changes, now_ms = self._shard.changes, self._shard.clock.now_ms()
         position = max((self._state.get(_STATE) or _NOTHING).position + 1, now_ms)
-        packed = {id: QUEUE_CHUNKS.pack(rows) for id, rows in chunks.items()}
         sizes: Counter[str] = Counter()
-        for id, data in packed.items():
-            sizes[self._accounts[id]] += len(data) + _ROW_BYTES
-        full = self._make_room(position, sizes)
-        for id, data in packed.items():
+        hour_sizes: Counter[str] = Counter()
+        for id, chunk in chunks.items():
+            sizes[self._accounts[id]] += len(chunk.minutes) + _ROW_BYTES
+            hour_sizes[self._accounts[id]] += len(chunk.hours) + _ROW_BYTES
+        full, full_of_hours = self._make_room(position, sizes, hour_sizes)
+        for id, chunk in chunks.items():
             if self._accounts[id] not in full:
-                changes.logs.append(LogRow(METRICS_LOG, str(id), position, data))
+                changes.logs.append(LogRow(METRICS_LOG, str(id), position, chunk.minutes))
+            if self._accounts[id] not in full_of_hours:
+                changes.logs.append(LogRow(HOURS_LOG, str(id), position, chunk.hours))
             changes.truncated[METRICS_LOG, str(id)] = self._gone_to(id, position)
+            changes.truncated[HOURS_LOG, str(id)] = self._hours_gone_to(id, position)
         recent_from = position if entries[-1].used_ms else position - _RECENT_KEPT_MS
         for entry in entries:
             changes.logs.append(LogRow(METRICS_LOG, _RECENT, position, zlib.compress(_encode(entry))))
@@ -138,21 +169,42 @@ class MetricLog:
         states = (self._state.get(key) or _NOTHING for key in (_STATE, self._accounts[queue]))
         return max(position - _KEPT_MS, *(state.gone_to for state in states))
 
-    def _make_room(self, position: int, sizes: Mapping[str, int]) -> Set[str]:
-        """Count so many bytes more of some accounts. The oldest hours of the account that has the most go until all
-        of them have room. Returns the accounts whose bytes have none: not even those of a few hours."""
-        present = position // _BLOCK_MS
+    def _hours_gone_to(self, queue: int, position: int) -> int:
+        state = self._state.get(self._accounts[queue]) or _NOTHING
+        return max(position - _HOURS_KEPT_MS, state.hours_gone_to)
+
+    def _make_room(
+        self, position: int, sizes: Mapping[str, int], hour_sizes: Mapping[str, int]
+    ) -> tuple[Set[str], Set[str]]:
+        """Count so many bytes more of some accounts. The oldest blocks of the account that has the most go until all
+        of them have room. Returns the accounts whose minutes have none, not even those of a few hours, and those
+        whose hours have none."""
+        present, present_hours = position // _BLOCK_MS, position // _HOURS_BLOCK_MS
         if self._trimmed_block != present:
             self._trimmed_block = present
-            self._trim(position - _KEPT_MS)
+            self._trim(position)
         bytes_max = self._shard.limits.metrics_bytes_max // self._shards
+        for account, size in hour_sizes.items():
+            blocks = (self._state.get(account) or _NOTHING).hours
+            self._change(account, hours={**blocks, present_hours: blocks.get(present_hours, 0) + size})
         used = Counter(sizes)
         for account, state in self._state:
-            used[account] += sum(state.stored.values())
+            used[account] += sum(state.stored.values()) + sum(state.hours.values())
         full: set[str] = set()
+        full_of_hours: set[str] = set()
         while used.total() > bytes_max:
             account = max(used, key=used.__getitem__)
-            blocks = (self._state.get(account) or _NOTHING).stored
+            state = self._state.get(account) or _NOTHING
+            if state.hours:
+                oldest = min(state.hours)
+                used[account] -= state.hours[oldest]
+                rest = {block: size for block, size in state.hours.items() if block != oldest}
+                gone_to = min(position, (oldest + 1) * _HOURS_BLOCK_MS - 1)
+                self._change(account, hours=rest, hours_gone_to=gone_to)
+                if oldest == present_hours:
+                    full_of_hours.add(account)
+                continue
+            blocks = state.stored
             oldest = min(blocks, default=present)
             if oldest == present and sizes.get(account, 0) and account not in full:
                 full.add(account)
@@ -173,27 +225,36 @@ class MetricLog:
                 "metrics of queues of %d accounts are not stored for some hours: there are too many for metrics_size",
                 len(full),
             )
-        return full
+        return full, full_of_hours
 
-    def _trim(self, before: int) -> None:
+    def _trim(self, position: int) -> None:
         """Count no more what is too old."""
+        before, hours_before = position - _KEPT_MS, position - _HOURS_KEPT_MS
         for account, state in self._state:
             kept = {block: size for block, size in state.stored.items() if (block + 1) * _BLOCK_MS > before}
-            if not kept and state.gone_to <= before and account != _STATE:
+            hours = {
+                block: size
+                for block, size in state.hours.items()
+                if (block + 1) * _HOURS_BLOCK_MS > hours_before
+            }
+            is_past = state.gone_to <= before and state.hours_gone_to <= hours_before
+            if not kept and not hours and is_past and account != _STATE:
                 self._state.remove(account)
-            elif len(kept) < len(state.stored):
-                self._change(account, stored=kept)
+            elif len(kept) < len(state.stored) or len(hours) < len(state.hours):
+                self._change(account, stored=kept, hours=hours)
 
     def forget(self, queues: Iterable[int]) -> None:
         """Forget these queues, which are deleted."""
         for id in queues:
             self._shard.changes.truncated[METRICS_LOG, str(id)] = LAST
+            self._shard.changes.truncated[HOURS_LOG, str(id)] = LAST
 
     def sweep(self, queues: Iterable[int]) -> None:
         """Remove what is too old of queues that are not used any more, and so have no new chunks."""
-        now_ms = self._shard.clock.now_ms()
+        truncated, now_ms = self._shard.changes.truncated, self._shard.clock.now_ms()
         for id in queues:
-            self._shard.changes.truncated.setdefault((METRICS_LOG, str(id)), self._gone_to(id, now_ms))
+            truncated.setdefault((METRICS_LOG, str(id)), self._gone_to(id, now_ms))
+            truncated.setdefault((HOURS_LOG, str(id)), self._hours_gone_to(id, now_ms))
 
     # -- reading ---------------------------------------------------------------------------------------------
 
@@ -209,6 +270,27 @@ class MetricLog:
             return {}
         store = self._shard.store
         return await self._shard.read(partial(_read_chunks, store, queues, after_ms, start_s - HOUR_S, end_s))
+
+    async def hours(
+        self, queues: Iterable[int], start_s: int, end_s: int, offset_ms: int
+    ) -> dict[int, dict[int, HourRow]]:
+        """The hours of queues, by time, that begin from a time to another, and before the minutes that are kept. An
+        hour is left out if a part of it may be gone."""
+        now_ms = self._shard.clock.now_ms()
+        times: dict[int, tuple[int, int]] = {}
+        for id in queues:
+            from_s = max(start_s, _next_hour_s(self._hours_gone_to(id, now_ms) + offset_ms))
+            until_s = min(end_s, _next_hour_s(self._gone_to(id, now_ms) + offset_ms))
+            if from_s < until_s:
+                times[id] = from_s, until_s
+        if not times:
+            return {}
+        return await self._shard.read(partial(_read_hours, self._shard.store, times, offset_ms))
+
+
+def _next_hour_s(wall_ms: int) -> int:
+    """When the first hour begins of which nothing is before this time."""
+    return -(-wall_ms // HOUR) * HOUR_S
 
 
 # -- in the thread that reads --------------------------------------------------------------------------------
@@ -227,10 +309,10 @@ def read_gathered(store: Store) -> Gathered:
 
 
 def read_log(
-    store: Store, queue: int, after: int, chunks_per_read: int = _ENTRIES_PER_READ
+    store: Store, queue: int, after: int, chunks_per_read: int = _ENTRIES_PER_READ, kind: str = METRICS_LOG
 ) -> Iterator[LogRow]:
-    """The stored chunks of a queue beyond a position."""
-    while page := store.log(METRICS_LOG, str(queue), after, chunks_per_read):
+    """The stored chunks of a queue beyond a position. ``kind``: of minutes or of hours."""
+    while page := store.log(kind, str(queue), after, chunks_per_read):
         yield from page
         after = page[-1].position
 
@@ -246,4 +328,23 @@ def _read_chunks(store: Store, queues: list[int], after_ms: int, start_s: int, e
             rows.extend([row for row in chunk if row.at_s + row.times * MINUTE_S > start_s])
             if chunk and chunk[0].at_s > end_s + HOUR_S:
                 break  # an hour more, because the wall clock may have been set
+    return found
+
+
+def _read_hours(
+    store: Store, times: Mapping[int, tuple[int, int]], offset_ms: int
+) -> dict[int, dict[int, HourRow]]:
+    """``times``: from when to when, by queue id."""
+    found: dict[int, dict[int, HourRow]] = {}
+    for id, (start_s, end_s) in times.items():
+        hours = found[id] = {}
+        after_ms = start_s * SECOND - offset_ms - HOUR - abs(offset_ms)  # as with minutes
+        for stored in read_log(store, id, after_ms, kind=HOURS_LOG):
+            chunk = HOUR_CHUNKS.readable(stored.data)
+            for hour_s, _, row in chunk:
+                if start_s <= hour_s < end_s:
+                    present = hours.get(hour_s)
+                    hours[hour_s] = row if present is None else HOUR_CHUNKS.merged(present, row)
+            if chunk and chunk[0].at_s > end_s + HOUR_S:
+                break
     return found

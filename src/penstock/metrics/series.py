@@ -95,7 +95,7 @@ def _fine_points(levels: Iterable[TakenRows[Bucket]]) -> Iterator[Point]:
 _EXACT_MAX = 2.0**53
 
 
-class _StoredBucket(msgspec.Struct, array_like=True, omit_defaults=True):
+class StoredBucket(msgspec.Struct, array_like=True, omit_defaults=True):
     """What follows from the rest is left out: most buckets are one small number, how many ones."""
 
     count: float
@@ -127,9 +127,9 @@ class BucketChunks(ChunkForm[Bucket]):
     def copied(self, row: Bucket) -> Bucket:
         return row.copy()
 
-    def to_stored(self, row: Bucket) -> _StoredBucket:
+    def to_stored(self, row: Bucket) -> StoredBucket:
         if row.is_constant and row.sum == row.min * row.count:
-            return _StoredBucket(_short(row.count), _short(row.min))
+            return StoredBucket(_short(row.count), _short(row.min))
         sketch: Sketch | None = None
         if row.sketch is not None:
             # Most of the time of packing goes here: no call for each count.
@@ -137,9 +137,9 @@ class BucketChunks(ChunkForm[Bucket]):
                 key: whole if count < _EXACT_MAX and (whole := int(count)) == count else count
                 for key, count in row.sketch.items()
             }
-        return _StoredBucket(_short(row.count), _short(row.min), _short(row.max), _short(row.sum), sketch)
+        return StoredBucket(_short(row.count), _short(row.min), _short(row.max), _short(row.sum), sketch)
 
-    def from_stored(self, stored: _StoredBucket | _FormerBucket) -> Bucket:
+    def from_stored(self, stored: StoredBucket | _FormerBucket) -> Bucket:
         if stored.max is None:
             return Bucket(stored.count, stored.min * stored.count, stored.min, stored.min, stored.sketch)
         return Bucket(stored.count, stored.sum, stored.min, stored.max, stored.sketch)
@@ -153,7 +153,7 @@ class BucketChunks(ChunkForm[Bucket]):
         return found
 
 
-BUCKET_CHUNKS = BucketChunks(_StoredBucket)
+BUCKET_CHUNKS = BucketChunks(StoredBucket)
 
 
 def _short(number: float) -> float | int:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from penstock.broker.catalogue import QUEUES
-from penstock.broker.metric_log import read_log
+from penstock.broker.metric_log import HOURS_LOG, METRICS_LOG, read_log
 from penstock.errors import StoreBroken
 from penstock.migrate.stores.contents import ContentMover
 from penstock.migrate.stores.copying import BYTES_PER_PAGE, ROWS_PER_PAGE
@@ -137,8 +137,9 @@ class StoreCheck:
                 total = sums[identity_of(queue.record)] = QueueSum()
                 for send in self._sends(store, id):
                     total.add_send(queue.send(send))
-                for chunk in self._mapping.metrics(source, store, id, -1):
-                    total.add_metrics(chunk)
+                for chunks in (self._mapping.metrics, self._mapping.hours):
+                    for chunk in chunks(source, store, id, -1):
+                        total.add_metrics(chunk)
             for row in self._rows(store):
                 if (home := self._mapping.queue_of(source, row)) is None:
                     self.left_out += not self._mapping.has_arrived(source, row)
@@ -156,8 +157,9 @@ class StoreCheck:
                 total = sums[identity_of(record)] = queues[record.id] = QueueSum()
                 for send in self._sends(store, record.id):
                     total.add_send(send)
-                for chunk in read_log(store, record.id, -1):
-                    total.add_metrics(chunk)
+                for kind in (METRICS_LOG, HOURS_LOG):
+                    for chunk in read_log(store, record.id, -1, kind=kind):
+                        total.add_metrics(chunk)
             kept = min((by for by in shard.raised_by.values() if by), default=LAST)  # numbers up to here
             for row in self._rows(store):
                 content = self._compared(row, raised=row.seq > kept)

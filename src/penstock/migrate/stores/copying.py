@@ -40,6 +40,7 @@ class Stage(IntEnum):
     SENDS = 1
     MESSAGES = 2
     METRICS = 3
+    HOURS = 4
 
 
 class Place(NamedTuple):
@@ -230,7 +231,9 @@ class StoreCopy:
             yield from self._sends(source, queue, after if stage == Stage.SENDS else 0)
         if stage <= Stage.MESSAGES:
             yield from self._messages(source, after if stage == Stage.MESSAGES else 0)
-        yield from self._metrics(source, queue, after if stage == Stage.METRICS else -1)
+        for of_metrics in (Stage.METRICS, Stage.HOURS):
+            if stage <= of_metrics:
+                yield from self._metrics(of_metrics, source, queue, after if stage == of_metrics else -1)
 
     def _records(self, source: int) -> Iterator[Page]:
         items = (
@@ -266,14 +269,15 @@ class StoreCopy:
                     items.append((place, queue.target, self._contents.moved(queue, row)))
             yield Page(items, Place(source, Stage.MESSAGES, 0, after))
 
-    def _metrics(self, source: int, queue: int, after: int) -> Iterator[Page]:
+    def _metrics(self, stage: Stage, source: int, queue: int, after: int) -> Iterator[Page]:
+        chunks_of = self._mapping.metrics if stage == Stage.METRICS else self._mapping.hours
         store = self._sources[source].store
         for id, moved in sorted(self._mapping.queues(source).items()):
             if id < queue and after >= 0:
                 continue
-            chunks = self._mapping.metrics(source, store, id, after if id == queue else -1)
+            chunks = chunks_of(source, store, id, after if id == queue else -1)
             while page := list(islice(chunks, CHUNKS_PER_PAGE)):
                 items: list[tuple[Place, int, Item]] = [
-                    (Place(source, Stage.METRICS, id, chunk.position), moved.target, chunk) for chunk in page
+                    (Place(source, stage, id, chunk.position), moved.target, chunk) for chunk in page
                 ]
                 yield Page(items, items[-1][0])

@@ -18,10 +18,16 @@ import msgspec
 from penstock.broker.catalogue import QUEUES
 from penstock.broker.handover import Cause
 from penstock.broker.inbox import INBOXES
-from penstock.broker.metric_log import METRICS_LOG, Gathered, read_gathered, read_log
+from penstock.broker.metric_log import (
+    HOURS_LOG,
+    METRICS_LOG,
+    Gathered,
+    packed_chunks,
+    read_gathered,
+    read_log,
+)
 from penstock.broker.outbox import LOG_KIND, OUTBOX, decode_departure
 from penstock.errors import StoreRefused
-from penstock.metrics.queue_rows import QUEUE_CHUNKS
 from penstock.migrate.stores.opened import OpenShard
 from penstock.names import Home, QueueName, shard_of
 from penstock.queues.former_shards import FORMER_SHARDS, FormerShard
@@ -32,6 +38,7 @@ from penstock.store.changes import DedupRow, EntryRow, LogRow
 from penstock.store.encrypted import KEY_VERSIONS
 from penstock.store.moving import Move, QueuePlace, StoredRecord, to_all_fed
 from penstock.store.port import Mark, ShardState, Store
+from penstock.turns import finished
 
 _LOG_ROWS_PER_READ = 1000
 
@@ -162,16 +169,23 @@ class ShardMapping:
     def metrics(self, source: int, store: Store, queue: int, after: int) -> Iterator[LogRow]:
         """The metrics of a queue as the target keeps them, in chunks, beyond a position. What the source has in no
         chunk yet is the last one."""
+        return self._chunks(METRICS_LOG, source, store, queue, after)
+
+    def hours(self, source: int, store: Store, queue: int, after: int) -> Iterator[LogRow]:
+        """The same of the hours of a queue."""
+        return self._chunks(HOURS_LOG, source, store, queue, after)
+
+    def _chunks(self, kind: str, source: int, store: Store, queue: int, after: int) -> Iterator[LogRow]:
         moved = self._queues[source][queue]
-        yield from (moved.metrics(chunk) for chunk in read_log(store, queue, after))
+        yield from (moved.metrics(chunk) for chunk in read_log(store, queue, after, kind=kind))
         if source not in self._gathered:
             self._gathered[source] = read_gathered(store)
         gathered = self._gathered[source]
         rows = gathered.rows.get(queue)
         if rows is not None and gathered.position >= after:
-            yield LogRow(
-                METRICS_LOG, str(moved.record.id), gathered.position + 1, QUEUE_CHUNKS.pack(rows.timed)
-            )
+            packed = finished(packed_chunks({queue: rows.timed}, rows.end_s))[queue]
+            data = packed.minutes if kind == METRICS_LOG else packed.hours
+            yield LogRow(kind, str(moved.record.id), gathered.position + 1, data)
 
     # -- records ---------------------------------------------------------------------------------------------
 
