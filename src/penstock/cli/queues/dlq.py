@@ -12,8 +12,8 @@ from penstock.cli.groups import CommandGroup
 from penstock.cli.messages.admin_queue import AdminQueue, chosen, with_filter
 from penstock.cli.messages.bulk import TaskFlags, change_matching, with_task_flags
 from penstock.cli.output import counted_messages
-from penstock.cli.queues.redrive import move_all
 from penstock.cli.queues.facts import list_queues, messages_in, queue_facts
+from penstock.cli.queues.redrive import move_all
 from penstock.cli.target import Target, with_target
 from penstock.cli.times import age_s, shown_time
 from penstock.client.api import Json
