@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import Any
 
 import msgspec
@@ -17,10 +17,12 @@ from penstock.broker.internal_queues import (
     JobQueues,
 )
 from penstock.broker.partition import Partition
-from penstock.errors import JobFailed, JobLost, StoreBusy
+from penstock.errors import JobFailed, JobLost, StoreAway, StoreBusy, StoreUnknown
 from penstock.limits import DAY, HOUR, MINUTE, Limits
 from penstock.names import Home, Space
 from penstock.promise import Promise
+from penstock.store.changes import Changes
+from penstock.store.port import JournalEnd, Mark
 from support.world import ROOMY, SECOND, TINY, World, name_of
 
 
@@ -628,3 +630,28 @@ def test_nothing_is_begun_after_a_stop(world: Errands) -> None:
     world.crash()
     world.advance(ERRANDS.visibility_ms)
     assert world.done == [(1, 1), (1, 2)], "but its end could not be stored any more"
+
+
+@pytest.mark.parametrize("kind", [ERRANDS, CALLS], ids=["ordered", "unordered"])
+def test_a_job_is_done_although_its_commit_counted_as_refused(kind: JobKind[Errand]) -> None:
+    """The answer of the store is lost, and the journal cannot be read for longer than requests wait."""
+    with Errands(kind) as world:
+        store = world.store
+        append, end = store.append, store.end
+
+        def lose_the_answer(changes: Changes, mark: Mark) -> Set[int]:
+            append(changes, mark)
+            raise StoreUnknown("the connection was lost")
+
+        def no_answer() -> JournalEnd:
+            raise StoreAway("no connection")
+
+        store.append, store.end = lose_the_answer, no_answer  # type: ignore[method-assign]
+        world.add(1)
+        world.advance(10 * SECOND)
+        world.add(2)  # decided on top of it: it is never written
+        store.append, store.end = append, end  # type: ignore[method-assign]
+        world.advance(10 * SECOND)
+        assert world.done == [(1, 1)]
+        world.advance(5 * HOUR)
+        assert (world.done, world.waiting()) == ([(1, 1)], 0)

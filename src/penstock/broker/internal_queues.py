@@ -481,7 +481,9 @@ class _JobConsumer(Generic[T]):
     @property
     def is_empty(self) -> bool:
         """Whether it certainly is."""
-        return self.queue.memory.loaded and not (self.waiting or self._running or self._taking)
+        if not self.queue.memory.loaded or self.queue.rules.backlog.total:
+            return False
+        return not (self._coming or self._running or self._taking)
 
     async def status(self, partition: Partition) -> InternalQueueStatus | None:
         """Returns None if the queue is empty."""
@@ -505,10 +507,11 @@ class _JobConsumer(Generic[T]):
         """A job joins the queue with the open commit."""
         commit = self.jobs.shard.open_commit
         self.jobs.delivery.enqueue(self.queue, body, group, delay_ms, again)
-        if commit not in self._coming:
-            self._coming[commit] = 0
-            commit.done.on_done(partial(self._joined, commit))
-        self._coming[commit] += 1
+        is_first = commit not in self._coming
+        self._coming[commit] = self._coming.get(commit, 0) + 1
+        if is_first:
+            commit.when_durable.append(self._durable)
+            commit.done.on_done(partial(self._joined, commit))  # at once, if its outcome is not known in time
         self.was_used = True
         self.count()
 
@@ -517,6 +520,16 @@ class _JobConsumer(Generic[T]):
         coming = self._coming.pop(commit)
         if not done.failed and not self.queue.memory.loaded:
             self._stored += coming  # until it is counted
+        self.wake()
+
+    def _durable(self, commit: Commit) -> None:
+        if commit.done.failed:
+            run_detached(self._recount())
+
+    async def _recount(self) -> None:
+        """A commit that counted as refused was made after all: its jobs are in memory when that is loaded again."""
+        await self.jobs.shard.pause(1)
+        self._stored = max(1, self._stored)
         self.wake()
 
     def count(self) -> None:

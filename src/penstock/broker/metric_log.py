@@ -19,6 +19,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
 from functools import partial
+from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple
 
 import msgspec
@@ -187,35 +188,48 @@ class MetricLog:
         for account, size in hour_sizes.items():
             blocks = (self._state.get(account) or _NOTHING).hours
             self._change(account, hours={**blocks, present_hours: blocks.get(present_hours, 0) + size})
+        states = dict(self._state)
+        changed: set[str] = set()
         used = Counter(sizes)
-        for account, state in self._state:
+        for account, state in states.items():
             used[account] += sum(state.stored.values()) + sum(state.hours.values())
+        most = [(-size, account) for account, size in used.items()]
+        heapify(most)
+        too_many = used.total() - bytes_max
         full: set[str] = set()
         full_of_hours: set[str] = set()
-        while used.total() > bytes_max:
-            account = max(used, key=used.__getitem__)
-            state = self._state.get(account) or _NOTHING
+        while too_many > 0 and most:
+            size, account = heappop(most)
+            state = states.get(account, _NOTHING)
             if state.hours:
                 oldest = min(state.hours)
-                used[account] -= state.hours[oldest]
+                freed = state.hours[oldest]
                 rest = {block: size for block, size in state.hours.items() if block != oldest}
                 gone_to = min(position, (oldest + 1) * _HOURS_BLOCK_MS - 1)
-                self._change(account, hours=rest, hours_gone_to=gone_to)
+                states[account] = msgspec.structs.replace(state, hours=rest, hours_gone_to=gone_to)
+                changed.add(account)
                 if oldest == present_hours:
                     full_of_hours.add(account)
-                continue
-            blocks = state.stored
-            oldest = min(blocks, default=present)
-            if oldest == present and sizes.get(account, 0) and account not in full:
+            elif (
+                min(state.stored, default=present) == present
+                and sizes.get(account, 0)
+                and account not in full
+            ):
                 full.add(account)
-                used[account] -= sizes[account]
-            elif blocks:
-                used[account] -= blocks[oldest]
-                rest = {block: size for block, size in blocks.items() if block != oldest}
+                freed = sizes[account]
+            elif state.stored:
+                oldest = min(state.stored)
+                freed = state.stored[oldest]
+                rest = {block: size for block, size in state.stored.items() if block != oldest}
                 gone_to = min(position, (oldest + 1) * _BLOCK_MS) - 1
-                self._change(account, stored=rest, gone_to=gone_to)
+                states[account] = msgspec.structs.replace(state, stored=rest, gone_to=gone_to)
+                changed.add(account)
             else:
-                break
+                continue
+            too_many -= freed
+            heappush(most, (size + freed, account))
+        for account in changed:
+            self._state.put(account, states[account])
         for account in sizes.keys() - full:
             blocks = (self._state.get(account) or _NOTHING).stored
             self._change(account, stored={**blocks, present: blocks.get(present, 0) + sizes[account]})

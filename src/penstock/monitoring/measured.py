@@ -163,7 +163,9 @@ class MeasuredMetrics(Part):
         shard = self._shard
         self._end_minute()
         keys: list[str] = []
-        while self._ended and not self._stopped and shard.refuses is None and shard.ended is None:
+        for _ in range(len(self._ended)):
+            if self._stopped or shard.refuses is not None or shard.ended is not None:
+                break
             keys.append(self._write())
             await shard.turn()
         try:

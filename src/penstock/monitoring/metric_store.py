@@ -424,6 +424,7 @@ class MetricStore(Part):
             await self._shard.settled()
             while (busy := self._joining or self._relieving) is not None:
                 await busy
+                await self._shard.settled()  # only what is durable joins
             self._join_all()  # also what was sent by requests whose commit was made although they were refused
             await self._store()
         except StoreError as error:

@@ -122,7 +122,7 @@ class Fairness:
     def __init__(self, limits: Limits, in_flight_max: int = 0) -> None:
         """``in_flight_max``: of a tenant; 0: any number."""
         self._limits = limits
-        self._in_flight_max = in_flight_max
+        self.in_flight_max = in_flight_max
         self._full: dict[str | None, TenantLane] = {}
         self._line: list[
             tuple[int, int, TenantLane]
@@ -148,7 +148,7 @@ class Fairness:
 
     def _is_full(self, tenant: TenantLane) -> bool:
         """Messages without a group are for nothing in particular: they are never too many."""
-        if not self._in_flight_max or tenant.group is None or tenant.in_flight < self._in_flight_max:
+        if not self.in_flight_max or tenant.group is None or tenant.in_flight < self.in_flight_max:
             self._full.pop(tenant.group, None)
             return False
         self._full[tenant.group] = tenant
@@ -161,7 +161,7 @@ class Fairness:
 
     def offer(self, tenant: TenantLane) -> None:
         """The tenant has a message to hand out, or another first message than before."""
-        if self._in_flight_max and self._is_full(tenant):
+        if self.in_flight_max and self._is_full(tenant):
             tenant.offered = None
             return
         if self._single or tenant.noisy:

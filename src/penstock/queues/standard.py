@@ -21,7 +21,7 @@ from penstock.queues.messages import (
 )
 from penstock.queues.queue import Queue, Tools
 from penstock.queues.receipts import Receipt
-from penstock.queues.settings import QueueRecord
+from penstock.queues.settings import QueueRecord, QueueSettings
 from penstock.store.changes import POSITION_GAP, Changes, EntryRow
 from penstock.turns import Steps, in_pieces
 
@@ -42,6 +42,14 @@ class StandardQueue(Queue):
         self._fairness = Fairness(tools.limits, record.settings.group_in_flight_max)
         # SQS: a message that was received several times goes behind those that wait, so that it does not block them.
         self._new_place_after = tools.limits.new_place_after_receives
+
+    def configure(self, settings: QueueSettings, now_ms: int) -> None:
+        super().configure(settings, now_ms)
+        self._fairness.in_flight_max = settings.group_in_flight_max
+
+    def redefine(self, record: QueueRecord) -> None:
+        super().redefine(record)
+        self._fairness.in_flight_max = record.settings.group_in_flight_max
 
     # -- sending ---------------------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ from penstock.store.postgres.store import PostgresStore
 from penstock.store.sql_files import script
 
 SHARDS = 32
-MIGRATIONS: Sequence[str] = (script("postgres", "schema"), script("postgres", "migrate_1"))
+MIGRATIONS: Sequence[str] = tuple(script("postgres", name) for name in ("schema", "migrate_1", "migrate_2"))
 """``MIGRATIONS[0]`` leads from format version 0, nothing, to 1, and so on."""
 
 _MADE_MEANWHILE = (DuplicateObject, DuplicateSchema, DuplicateTable, UniqueViolation)
