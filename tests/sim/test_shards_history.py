@@ -36,7 +36,7 @@ from penstock.broker.waiting import Ask
 from penstock.errors import PenstockError
 from penstock.limits import HOUR
 from penstock.names import QueueName
-from penstock.promise import Promise, start
+from penstock.promise import Promise
 from penstock.queues.messages import Entry, Received, decode_content
 from penstock.store.port import LAST
 from support.cluster import Cluster, Fault
@@ -142,15 +142,14 @@ class ShardsHistory(RuleBasedStateMachine):
     def receive_and_look(self) -> None:
         """When a receive has answered, its dead letters are in their queue."""
         node = self.cluster.node(self.work)
-        queue = node.queue(self.work)
-        before = queue.left
         poll = node.begin_poll(self.work, visibility_ms=0)
         while not poll.done and self.cluster.step():
             pass
-        if poll.done and queue.left is not before and not poll.answer.failed:
+        left = poll.ask.left
+        if poll.done and left is not None and not poll.answer.failed:
             taken = self.cluster.node(self.dead).store.records(INBOXES.name).get("0")
             arrived = 0 if taken is None else INBOXES.decode(taken).position
-            assert arrived >= queue.left.position, "answered before the dead letter arrived"
+            assert arrived >= left.position, "answered before the dead letter arrived"
 
     @rule(count=st.integers(1, 10))
     def receive(self, count: int) -> None:
@@ -418,22 +417,8 @@ class WastefulOutbox(Outbox):
             super().add(copy, cause, [target], source, task, service, account)
 
 
-class BusyRoute(Route):
-    """Decides about refused messages when the shard is given back, and its queues are not found any more."""
-
-    async def forget(self, page: OutboxPage, refusals: Mapping[int, list[TargetRefusal]]) -> None:
-        shard = self._outbox.shard
-        released, shard.released = shard.released, False
-        try:
-            forgotten = start(super().forget(page, refusals))  # it decides at once
-        finally:
-            shard.released = released
-        await forgotten
-
-
 PLANTED = [
     (outbox, "Route", HastyRoute, "lost"),
-    (outbox, "Route", BusyRoute, "lost"),
     (partition, "Inbox", ForgetfulInbox, "twice|deleted message is back"),
     (partition, "QueueDelivery", HastyDelivery, "answered before the dead letter arrived"),
     (partition, "Outbox", CarelessOutbox, "lost"),

@@ -127,7 +127,8 @@ class Caller:
 class Poll:
     """A receive that was started."""
 
-    def __init__(self, caller: Caller, answer: Promise[list[Received]]) -> None:
+    def __init__(self, ask: Ask, caller: Caller, answer: Promise[list[Received]]) -> None:
+        self.ask = ask
         self.caller = caller
         self.answer = answer
 
@@ -360,7 +361,7 @@ class World:
         requester: Requester | None = None,
     ) -> Poll:
         caller, ask = Caller(), Ask(count, visibility_ms, attempt_id, requester)
-        return Poll(caller, self.start(self.queue(short).receive(ask, caller, wait_ms)))
+        return Poll(ask, caller, self.start(self.queue(short).receive(ask, caller, wait_ms)))
 
     def receive(self, short: str, count: int = 10, **more: Any) -> list[Received]:
         """A short poll, unless ``wait_ms`` says otherwise."""
