@@ -54,7 +54,7 @@ def add(
 
 
 def statistics(world: MonitoringWorld, name: str = "Published", **more: Any) -> dict[str, Any]:
-    """Of the last hours, in one period."""
+    """Returns the statistics of the last hours, in one period."""
     asked = {"Statistics": ["Sum", "SampleCount", "Minimum", "Maximum"], "Period": 86_400, **more}
     found = world.client().get_metric_statistics(
         Namespace=TOPICS.name, MetricName=name, Dimensions=[{"Name": "TopicName", "Value": "news"}],

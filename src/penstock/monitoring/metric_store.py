@@ -110,9 +110,8 @@ CUSTOM_KINDS = MetricKinds(SENT_DATA, METRICS, CHUNKS, FORMER_METRICS, FORMER_CH
 
 
 class RenewedTable(Generic[T]):
-    """Records of a kind whose form has changed, and which has another name since then: an earlier release, such as a
-    node that is not upgraded yet, does not see what it cannot read. What it stores is read, and gets the new name
-    when it is stored again."""
+    """Records of a kind whose form has changed, and which has another name since then: the name says which form a
+    record has. What an earlier release has stored is read, and gets the new name when it is stored again."""
 
     def __init__(self, shard: Shard, kind: RecordKind[T], former: RecordKind[T] | None) -> None:
         """``former``: the kind under its name before; None: it has always had this one."""

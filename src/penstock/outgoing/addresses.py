@@ -1,8 +1,8 @@
 """Addresses that the server may call if the name of a host leads to them.
 
-An operator lists names, and whoever controls the DNS of a name controls its addresses. Loopback and private addresses
+An operator lists names, but the owner of the DNS of a name controls its addresses. Loopback and private addresses
 pass: what an operator lists is often a host of his own network. What passes never is an address that no host of a
-network has, and the metadata services of clouds, which give their keys to whoever asks from this machine. An IPv4
+network has, and the metadata services of clouds, which give their keys to every caller on this machine. An IPv4
 address is judged alike in each of the forms that it has in IPv6.
 """
 
