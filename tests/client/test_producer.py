@@ -110,7 +110,7 @@ def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
 def test_messages_of_many_tasks_share_requests() -> None:
     async def test() -> None:
         client = FakeClient()
-        async with Producer(client, "orders") as producer:
+        async with Producer(client, "orders", linger_s=0.3) as producer:  # longer than a busy machine pauses
             sent = await asyncio.gather(*(producer.send(str(number)) for number in range(25)))
         assert [one.message_id for one in sent] == [f"id-{number}" for number in range(25)]
         assert sorted(len(batch) for batch in client.batches) == [5, 10, 10]
@@ -243,7 +243,7 @@ def test_what_failed_for_now_is_sent_again(failure: FailedEntry | Exception) -> 
 def test_a_refused_message_fails_alone() -> None:
     async def test() -> None:
         client = FakeClient(accept(lambda body: INVALID if body == "3" else None))
-        async with Producer(client, "orders") as producer:
+        async with Producer(client, "orders", linger_s=3600) as producer:
             sent = await asyncio.gather(
                 *(producer.send(str(number)) for number in range(10)), return_exceptions=True
             )
@@ -274,7 +274,7 @@ def test_a_batch_that_is_refused_as_a_whole_is_sent_one_by_one() -> None:
 def test_a_refusal_of_the_queue_is_one_of_all_messages(code: str) -> None:
     async def test() -> None:
         client = FakeClient(accept(lambda body: ApiError(code, "?", 400)))
-        async with Producer(client, "orders") as producer:
+        async with Producer(client, "orders", linger_s=3600) as producer:
             sent = await asyncio.gather(
                 *(producer.send(str(number)) for number in range(10)), return_exceptions=True
             )
