@@ -269,6 +269,8 @@ class Actions:
     async def delete_message(self, queue_url: str, receipt_handle: str) -> None:
         """Delete a message that was received.
 
+            await client.delete_message("orders", message.receipt_handle)
+
         :param queue_url: The URL or the name of the queue.
         :param receipt_handle: The receipt handle of the last receive.
         :raises InvalidReceiptHandle: The server does not know the handle.
@@ -286,6 +288,8 @@ class Actions:
         self, queue_url: str, entries: Iterable[DeleteEntry | str]
     ) -> BatchResult[DoneEntry]:
         """Delete up to ten messages in one request. Some may fail: look at ``failed`` of the result.
+
+            result = await client.delete_message_batch("orders", [message.receipt_handle for message in messages])
 
         :param queue_url: The URL or the name of the queue.
         :param entries: The messages. A text stands for a receipt handle.
@@ -312,6 +316,8 @@ class Actions:
     ) -> None:
         """Change how long a received message stays hidden.
 
+            await client.change_message_visibility("orders", message.receipt_handle, 60)
+
         :param queue_url: The URL or the name of the queue.
         :param receipt_handle: The receipt handle of the last receive.
         :param visibility_timeout: Seconds from now on, up to 43,200; 0 makes the message visible at once.
@@ -331,6 +337,9 @@ class Actions:
         self, queue_url: str, entries: Iterable[VisibilityEntry]
     ) -> BatchResult[DoneEntry]:
         """Change how long up to ten messages stay hidden. Some may fail: look at ``failed`` of the result.
+
+            entries = [VisibilityEntry(message.receipt_handle, 60) for message in messages]
+            result = await client.change_message_visibility_batch("orders", entries)
 
         :param queue_url: The URL or the name of the queue.
         :param entries: The messages, each with its timeout.
@@ -374,6 +383,8 @@ class Actions:
     async def get_queue_url(self, name: str, *, owner_account_id: str | None = None) -> str:
         """Find the URL of a queue.
 
+            url = await client.get_queue_url("orders")
+
         :param name: The name of the queue.
         :param owner_account_id: The account that owns the queue; None (the default): the account of the keys.
         :returns: The URL of the queue.
@@ -390,6 +401,8 @@ class Actions:
         self, prefix: str | None = None, *, max_results: int | None = None, next_token: str | None = None
     ) -> QueuePage:
         """List queues: the first 1,000, or a page of them.
+
+            page = await client.list_queues("orders-", max_results=100)
 
         :param prefix: Only queues whose names begin with it; None (the default): all.
         :param max_results: The length of a page, up to 1,000; None (the default): the first 1,000 without a token.
@@ -425,6 +438,9 @@ class Actions:
     async def get_queue_attributes(self, queue_url: str, names: Sequence[str] = ("All",)) -> dict[str, str]:
         """Read settings and approximate counts of a queue.
 
+            attributes = await client.get_queue_attributes("orders", ["ApproximateNumberOfMessages"])
+            waiting = int(attributes["ApproximateNumberOfMessages"])
+
         :param queue_url: The URL or the name of the queue.
         :param names: The attributes to return; ``("All",)`` by default.
         :returns: The values by name; SQS has texts for all of them.
@@ -440,6 +456,8 @@ class Actions:
     async def set_queue_attributes(self, queue_url: str, attributes: QueueAttributes) -> None:
         """Change settings of a queue. Attributes that are not given stay as they are.
 
+            await client.set_queue_attributes("orders", {"VisibilityTimeout": 60})
+
         :param queue_url: The URL or the name of the queue.
         :param attributes: Attributes of SQS by name. A flag or a number may be given as such, a policy as a mapping.
         :raises ApiError: The server refused the request.
@@ -451,6 +469,8 @@ class Actions:
     async def purge_queue(self, queue_url: str) -> None:
         """Delete all messages of a queue, at most once a minute.
 
+            await client.purge_queue("orders")
+
         :param queue_url: The URL or the name of the queue.
         :raises ApiError: The server refused the request.
         :raises Unavailable: The server did not answer.
@@ -459,6 +479,8 @@ class Actions:
 
     async def delete_queue(self, queue_url: str) -> None:
         """Delete a queue with all its messages.
+
+            await client.delete_queue("orders")
 
         :param queue_url: The URL or the name of the queue.
         :raises ApiError: The server refused the request.
@@ -472,6 +494,8 @@ class Actions:
         self, queue_url: str, *, max_results: int | None = None, next_token: str | None = None
     ) -> QueuePage:
         """List the queues whose dead letters go to this one.
+
+            page = await client.list_dead_letter_source_queues("orders-dead")
 
         :param queue_url: The URL or the name of the queue.
         :param max_results: The length of a page, up to 1,000; None (the default): the first 1,000 without a token.
@@ -495,6 +519,8 @@ class Actions:
     async def tag_queue(self, queue_url: str, tags: Mapping[str, str]) -> None:
         """Add tags to a queue, or change their values.
 
+            await client.tag_queue("orders", {"team": "payments"})
+
         :param queue_url: The URL or the name of the queue.
         :param tags: The values by key.
         :raises ApiError: The server refused the request.
@@ -504,6 +530,8 @@ class Actions:
 
     async def untag_queue(self, queue_url: str, tag_keys: Sequence[str]) -> None:
         """Remove tags from a queue.
+
+            await client.untag_queue("orders", ["team"])
 
         :param queue_url: The URL or the name of the queue.
         :param tag_keys: The keys of the tags.
@@ -516,6 +544,8 @@ class Actions:
 
     async def list_queue_tags(self, queue_url: str) -> dict[str, str]:
         """Read all tags of a queue.
+
+            tags = await client.list_queue_tags("orders")
 
         :param queue_url: The URL or the name of the queue.
         :returns: The values by key.
@@ -530,6 +560,8 @@ class Actions:
         self, queue_url: str, label: str, aws_account_ids: Sequence[str], actions: Sequence[str]
     ) -> None:
         """Let other accounts perform actions on a queue.
+
+            await client.add_permission("orders", "shop", ["111122223333"], ["SendMessage"])
 
         :param queue_url: The URL or the name of the queue.
         :param label: The name of the permission, to remove it by.
@@ -549,6 +581,8 @@ class Actions:
 
     async def remove_permission(self, queue_url: str, label: str) -> None:
         """Remove what :meth:`add_permission` added.
+
+            await client.remove_permission("orders", "shop")
 
         :param queue_url: The URL or the name of the queue.
         :param label: The name of the permission.
@@ -570,6 +604,9 @@ class Actions:
     ) -> str:
         """Move the messages of a dead-letter queue back to where they came from, or to another queue.
 
+            attributes = await client.get_queue_attributes("orders-dead", ["QueueArn"])
+            task_handle = await client.start_message_move_task(attributes["QueueArn"])
+
         :param source_arn: The ARN of the dead-letter queue.
         :param destination_arn: The ARN of the target; None (the default): the queue that each message came from.
         :param max_number_of_messages_per_second: The speed, up to 500; None (the default): as fast as the server can.
@@ -589,6 +626,8 @@ class Actions:
     async def cancel_message_move_task(self, task_handle: str) -> int:
         """Stop a move task. Messages that were moved stay where they are.
 
+            moved = await client.cancel_message_move_task(task_handle)
+
         :param task_handle: The handle that :meth:`start_message_move_task` returned.
         :returns: How many messages were moved.
         :raises ApiError: The server refused the request.
@@ -601,6 +640,9 @@ class Actions:
         self, source_arn: str, *, max_results: int | None = None
     ) -> list[MoveTask]:
         """List the latest move tasks of a queue, the newest first.
+
+            for task in await client.list_message_move_tasks(source_arn, max_results=10):
+                print(task.status, task.approximate_number_of_messages_moved)
 
         :param source_arn: The ARN of the dead-letter queue.
         :param max_results: How many at most, up to 10; None (the default): the latest one.
@@ -617,6 +659,9 @@ class Actions:
 
     async def is_penstock(self) -> bool:
         """Find out whether the server has Penstock's admin API.
+
+            if await client.is_penstock():
+                page = await client.admin("GET", "/queues")
 
         The server is asked once. Amazon is known by its name and is never asked.
 

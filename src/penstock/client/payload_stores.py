@@ -140,8 +140,9 @@ class DirectoryStore:
 
         SQS keeps a message for the retention period of its queue, 14 days at most.
 
-        :param age_s: Payloads that were written more than this many seconds ago are deleted. :returns: How many
-        were deleted. :raises OSError: The directory cannot be read or changed.
+        :param age_s: Payloads that were written more than this many seconds ago are deleted.
+        :returns: How many were deleted.
+        :raises OSError: The directory cannot be read or changed.
         """
         limit_s = time.time() - age_s
         old = [file for file in self._directory.iterdir() if _written_s(file) < limit_s]

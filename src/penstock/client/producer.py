@@ -122,11 +122,15 @@ class Producer:
     async def send(self, value: Any, **options: Unpack[SendOptions]) -> SentMessage:
         """Send a message and wait until it is stored.
 
-        :param value: The value that becomes the body. :param options: Like the parameters of
-        :meth:`Client.send_message`: ``delay_seconds``, ``message_attributes``, ``message_system_attributes``,
-        ``message_group_id``, ``message_deduplication_id``. :returns: The id of the message. :raises EncodeError:
-        The value cannot be a body. :raises ApiError: The server refused the message. :raises Unavailable: The
-        server could not be reached for ``retry_s_max`` seconds. :raises RuntimeError: The producer is closed.
+        :param value: The value that becomes the body.
+        :param options: Like the parameters of :meth:`Client.send_message`: ``delay_seconds``, ``message_attributes``,
+            ``message_system_attributes``, ``message_group_id``, ``message_deduplication_id``. None of them is set by
+            default.
+        :returns: The id of the message.
+        :raises EncodeError: The value cannot be a body.
+        :raises ApiError: The server refused the message.
+        :raises Unavailable: The server could not be reached for ``retry_s_max`` seconds.
+        :raises RuntimeError: The producer is closed.
         """
         outcome = await self.submit(value, **options)
         return await outcome

@@ -64,10 +64,12 @@ class RequestSender:
 
         While it runs, it also deletes the reply queues of processes that are gone.
 
-        :param client: The client that sends and receives. :param codec: How values become bodies and back. By
-        default :class:`JsonCodec`. :param queue_prefix: What the names of reply queues begin with;
-        ``__RequesterClientQueues__`` by default. :param idle_s: Others delete the reply queue if this process sent
-        no heartbeat for this many seconds; 300 by default. :raises ValueError: ``idle_s`` is less than 1.
+        :param client: The client that sends and receives.
+        :param codec: How values become bodies and back; :class:`JsonCodec` by default.
+        :param queue_prefix: What the names of reply queues begin with; ``__RequesterClientQueues__`` by default.
+        :param idle_s: Others delete the reply queue if this process sent no heartbeat for this many seconds; 300 by
+            default.
+        :raises ValueError: ``idle_s`` is less than 1.
         """
         if idle_s < 1:
             raise ValueError(f"invalid value {idle_s} for idle_s: expected 1 or more seconds")

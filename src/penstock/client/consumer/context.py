@@ -94,8 +94,8 @@ class MessageContext:
 
         SQS keeps a message hidden for twelve hours in all.
 
-        :param seconds: The deadline is at least this many seconds from now. :raises ValueError: ``seconds`` is not
-        more than 0.
+        :param seconds: The deadline is at least this many seconds from now.
+        :raises ValueError: ``seconds`` is not more than 0.
         """
         if not seconds > 0:
             raise ValueError(f"invalid value {seconds} for seconds: expected more than 0")

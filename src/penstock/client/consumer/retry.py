@@ -129,11 +129,12 @@ class RetryPolicy:
 
         RetryPolicy(by_type={ValueError: GIVE_UP, TimeoutError: Constant(30)}, attempts_max=8)
 
-    :param backoff: The pause after each attempt. By default :class:`Exponential` with its defaults. :param by_type:
-    Another pause, or ``GIVE_UP``, for some exceptions; the nearest base class counts. Empty by default. A
-    :class:`DecodeError` is given up unless it is named here. :param attempts_max: How many attempts there are
-    before the message is given up; None (the default): only the ``maxReceiveCount`` of the queue decides. :raises
-    ValueError: ``attempts_max`` is less than 1.
+    :param backoff: The pause after each attempt; :class:`Exponential` with its defaults by default.
+    :param by_type: Another pause, or ``GIVE_UP``, for some exceptions; the nearest base class counts. Empty by
+        default. A :class:`DecodeError` is given up unless it is named here.
+    :param attempts_max: How many attempts there are before the message is given up; None (the default): only the
+        ``maxReceiveCount`` of the queue decides.
+    :raises ValueError: ``attempts_max`` is less than 1.
     """
 
     backoff: Backoff = field(default_factory=Exponential)
