@@ -112,7 +112,7 @@ def _sending(
 
 
 def _half_load(bench: Bench, system: System) -> Figures:
-    """As many sends as the system takes, then half as many a second, evenly: the latencies are of those."""
+    """Sends as many messages as the system takes, then half as many a second, evenly: the latencies are of those."""
     full = _sending()(bench, system)["rate"]
     plan, queue = bench.plan, bench.queue(system)
     job = Job(

@@ -72,7 +72,7 @@ class RequestPath(msgspec.Struct):
 
 
 Paths = dict[str, RequestPath]
-"""By action."""
+"""The paths by action."""
 
 
 class TracedServer:

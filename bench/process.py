@@ -37,7 +37,7 @@ class Checkout:
         return [self.python, "-m", "penstock", *arguments]
 
     def version(self) -> str:
-        """With the commit, where there is one."""
+        """Returns the version with the commit, where there is one."""
         number = self._output(self.command("--version")).split()[-1]
         commit = self._output(["git", "rev-parse", "--short", "HEAD"]).strip()
         return f"{number} ({commit})" if commit else number
@@ -97,7 +97,7 @@ class Process:
         return time.perf_counter() - self.begun
 
     def stop(self) -> None:
-        """With SIGTERM, so that a server closes its data; after 30 s with SIGKILL."""
+        """Sends SIGTERM, so that a server closes its data; after 30 s, SIGKILL."""
         self._process.send_signal(signal.SIGTERM)
         try:
             self._process.wait(30)
@@ -179,7 +179,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def _own_seconds(pid: int) -> float:
-    """By the process's own clock, which counts nanoseconds: /proc counts in steps of 10 ms."""
+    """Reads the process's own clock, which counts nanoseconds: /proc counts in steps of 10 ms."""
     return time.clock_gettime((~pid << 3) | 2)  # clock_getcpuclockid(3)
 
 

@@ -90,7 +90,7 @@ class CaseRecord(msgspec.Struct, kw_only=True):
     failed: dict[str, str] = {}  # by system: why
 
     def metrics(self) -> list[str]:
-        """In the order they are shown, the headline first."""
+        """Returns the metrics in the order they are shown, the headline first."""
         there = {name for rounds in self.rounds.values() for figures in rounds for name in figures}
         return sorted(there, key=lambda name: (name != self.headline, list(METRICS).index(name)))
 
@@ -123,8 +123,8 @@ class Results(msgspec.Struct, kw_only=True):
         path.write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n")
 
     def ratios(self, case: CaseRecord) -> dict[str, dict[str, Spread | None]]:
-        """By the title of a column: the headline of each system compared with the bare echo, with Penstock, and with
-        the same system of another checkout."""
+        """Returns, by the title of a column, the headline of each system compared with the bare echo, with Penstock,
+        and with the same system of another checkout."""
         before = {record.name: record.before for record in self.systems if record.before in case.rounds}
         columns = {
             f"of {base}": {name: case.ratio(name, base) for name in case.rounds if name != base}

@@ -101,7 +101,7 @@ class Turns:
         self._spent[system.name] += time.monotonic() - begun
 
     def _revive(self, system: System) -> None:
-        """After a failure a server may still be busy with what failed."""
+        """Restarts the system, which may still be busy with what failed."""
         try:
             self._bench.restart(system)
         except (Absent, *_FAILURES) as reason:

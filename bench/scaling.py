@@ -58,7 +58,7 @@ class Target(NamedTuple):
 
 
 async def send(target: Target, count: int) -> Round:
-    """So many messages, as quickly as the answers come. Requests are signed before the clock starts."""
+    """Sends this many messages, as quickly as the answers come. Requests are signed before the clock starts."""
     requests = [
         target.connections[0].signer.request(
             "SendMessage",

@@ -124,7 +124,7 @@ class Penstock(_Started):
         self._serve()
 
     def start_again(self) -> None:
-        """With the data of before, after a clean stop."""
+        """Starts with the data of before, after a clean stop."""
         assert isinstance(self._process, Server)
         self._process.stop()
         self._serve()

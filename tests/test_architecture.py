@@ -169,13 +169,22 @@ def is_fragment(docstring: str) -> bool:
     return _FRAGMENT.match(" ".join(docstring.split())) is not None
 
 
+def docstrings(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yields each string that is a statement with its line: also those after an attribute."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(text))):
+                yield node.lineno, text
+
+
 def test_docstrings_are_sentences() -> None:
-    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    root = Path(__file__).parent.parent
     offenders = [
-        f"{module}: {text.splitlines()[0]}"
-        for module, tree in MODULES.items()
-        for node in ast.walk(tree)
-        if isinstance(node, kinds) and (text := ast.get_docstring(node)) and is_fragment(text)
+        f"{file.relative_to(root)}:{line}: {text.splitlines()[0]}"
+        for folder in ("bench", "docs", "src", "tests", "tools", "website")
+        for file in sorted((root / folder).rglob("*.py"))
+        for line, text in docstrings(ast.parse(file.read_text()))
+        if is_fragment(text)
     ]
     assert not offenders, "\n".join(offenders)
 
@@ -188,6 +197,11 @@ def test_the_rule_of_sentences_refuses_what_it_should() -> None:
     assert not is_fragment("In a test, the clock is set by hand.")
     assert not is_fragment("Format a value for the log.")
     assert not is_fragment("Asks the owner, for a client that waits.")
+
+
+def test_docstrings_of_attributes_are_read() -> None:
+    code = '"""Of a module."""\nLIMIT = 1\n"""Of a queue."""\nclass A:\n    x: int\n    """Of a row."""\n'
+    assert [line for line, text in docstrings(ast.parse(code)) if is_fragment(text)] == [1, 3, 6]
 
 
 def test_only_the_command_line_prints() -> None:
@@ -272,7 +286,7 @@ def clock_reads(tree: ast.AST, clocks: set[str]) -> Iterator[int]:
 
 
 def wall_clock_reads(tree: ast.AST) -> Iterator[int]:
-    """As :func:`clock_reads`, with what else gives the date and time of now."""
+    """Does the same as :func:`clock_reads`, with what else gives the date and time of now."""
     yield from clock_reads(tree, _WALL_CLOCKS)
     for node in ast.walk(tree):
         match node:

@@ -42,7 +42,7 @@ def job(system: Penstock, kind: Any, queue: str, **more: Any) -> Job:
 
 
 def at_once() -> None:
-    """For a single generator process: there is no other to wait for."""
+    """Does nothing, which is enough for a single generator process: there is no other to wait for."""
 
 
 def test_what_is_sent_is_received_checked_and_deleted(system: Penstock) -> None:

@@ -27,7 +27,7 @@ SECRETS = {("penstock-database", "url"): "postgresql://penstock:secret@db/pensto
 
 
 def configured(environment: Mapping[str, str], secret: Path) -> Config:
-    """As the server reads it; files of the container are not there."""
+    """Reads the settings as the server does; files of the container are not there."""
     secret.write_text("0" * 64)
     secret.chmod(0o600)
     if "PENSTOCK_CLUSTER_SECRET_FILE" in environment:
@@ -183,7 +183,7 @@ def test_probes(kubernetes: Kubernetes, probe: str, path: str) -> None:
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 @pytest.mark.parametrize(("document", "base"), [("running", "single"), ("scaling", "cluster")])
 def test_the_documented_kustomization_names_the_image(document: str, base: str, tmp_path: Path) -> None:
-    """As a reader pastes it into a directory beside deploy/."""
+    """The script runs like that of a reader who pastes it into a directory beside deploy/."""
     (script,) = (each for each in blocks(ROOT / f"docs/{document}.md", "sh") if "kustomization.yaml" in each)
     create = script[script.index("mkdir") : script.index("kubectl")]
     shutil.copytree(DEPLOY, tmp_path / "deploy")

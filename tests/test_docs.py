@@ -95,7 +95,7 @@ def server() -> Iterator[ServerProcess]:
 
 
 def run(command: list[str], script: str, server: ServerProcess) -> str:
-    """As printed, except for the port."""
+    """Runs a script as printed, except for the port."""
     assert "9324" in script
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(

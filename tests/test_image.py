@@ -82,7 +82,7 @@ cd "$1" && shift && exec setpriv --no-new-privs --bounding-set=-all "$@"
 def test_the_server_as_process_1_on_a_read_only_file_system(
     arguments: tuple[str, ...], tmp_path: Path
 ) -> None:
-    """As the image runs it: without capabilities, and only the volume is writable."""
+    """It runs as in the image: without capabilities, and only the volume is writable."""
     container = ["unshare", "--mount", "--pid", "--fork", "sh", "-c", AS_IN_A_CONTAINER, "sh", str(tmp_path)]
     if subprocess.run([*container, "true"], check=False).returncode != 0:
         pytest.skip("needs permission to mount")

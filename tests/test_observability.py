@@ -35,7 +35,7 @@ RARE = {"penstock_forwarded_requests_total", "penstock_requests_refused_total"}
 
 @pytest.fixture(scope="module")
 def names(tmp_path_factory: pytest.TempPathFactory) -> Iterator[set[str]]:
-    """Of all samples of a server on which something happened."""
+    """The names of all samples of a server on which something happened."""
     with ServerProcess("--data", str(tmp_path_factory.mktemp("data"))) as server:
         api = ApiSession(server.url, "us-east-1")
         url = api.sqs("CreateQueue", QueueName="orders")["QueueUrl"]

@@ -67,7 +67,7 @@ MESSAGE_ATTRIBUTES = [
 
 
 def spellings(name: str) -> re.Pattern[str]:
-    """As the wire, Python, JavaScript, Java, Go and Rust spell it."""
+    """Matches a name as the wire, Python, JavaScript, Java, Go and Rust spell it."""
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
     camel = name[0].lower() + name[1:]
     forms = {name, snake, snake.upper(), camel, f"{name}Command", f"{name}Input", f"{name}Request"}

@@ -84,7 +84,7 @@ class Reference(NamedTuple):
 
 
 def references(command: click.Command, ctx: click.Context) -> Iterator[Reference]:
-    """Of a command and those below it."""
+    """Yields the references of a command and of those below it."""
     show_all_settings(ctx)
     formatter = click.HelpFormatter(width=10_000)
     command.format_usage(ctx, formatter)

@@ -393,7 +393,7 @@ def test_a_session_s_tag_replaces_the_role_s_whatever_its_case(accounts: Account
 
 
 def test_the_cache_of_tokens_is_bounded(accounts: Accounts) -> None:
-    """By their size: a session brings a policy of its own, which takes far more once it is compiled."""
+    """Sizes count: a session brings a policy of its own, which takes far more once it is compiled."""
     cached = accounts.credentials.directory._sessions
     cached._half = 10_000
     for number in range(40):

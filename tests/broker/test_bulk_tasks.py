@@ -70,7 +70,7 @@ def cancel(world: World, short: str, task: BulkTaskRecord) -> BulkTaskRecord:
 
 
 def bodies(world: World, short: str) -> list[str]:
-    """Of all messages of a queue, in order of position."""
+    """Returns the bodies of all messages of a queue, in order of position."""
     queue = world.queue(short)
     page = world.do(world.broker.partition_of(queue).inspection.list(queue, EVERYTHING, limit=1000))
     return [view.content.body for view in page.messages if view.content is not None]

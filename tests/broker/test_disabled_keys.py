@@ -121,7 +121,7 @@ def test_nothing_is_forgotten_that_was_decided(world: EncryptedWorld) -> None:
 def test_a_receive_with_a_message_under_a_disabled_key_fails_whole(
     world: EncryptedWorld, visibility_ms: int | None
 ) -> None:
-    """As with SQS: nothing of it is handed out, and nothing is hidden."""
+    """It is as with SQS: no message is handed out, and none is hidden."""
     world.create("orders", **OTHER)
     send_mixed(world, "orders", "shut-1", "open-1")
     world.enable("alias/orders", False)

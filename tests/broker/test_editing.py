@@ -16,7 +16,7 @@ KINDS = pytest.mark.parametrize("name", ["q", "q.fifo"])
 
 
 def rows(world: World, name: str) -> list[EntryRow]:
-    """With all that was decided."""
+    """Returns the stored rows, once all that was decided is stored."""
     world.shard.write_later()
     world.do(world.broker.settled())
     return world.stored(name)

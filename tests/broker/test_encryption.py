@@ -208,7 +208,7 @@ def test_the_first_round_encrypts_what_was_stored_before() -> None:
 
 
 def test_messages_of_another_keyring_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """As after a restore that forgot the keyring."""
+    """The keyring is another one, as after a restore that forgot it."""
     with EncryptedWorld() as world:
         world.create("orders")
         world.send_all("orders", "one", "two")

@@ -340,7 +340,8 @@ def test_jobs_of_a_group_are_done_one_after_the_other(world: Errands) -> None:
 
 
 def test_each_account_has_its_share_of_places(world: Errands) -> None:
-    """As many of one account as run at a time do not answer: others of it wait, those of another account do not."""
+    """One account has as many calls without an answer as may run at a time: its others wait, those of another account
+    do not."""
     for number in (1, 2):
         world.hanging[number] = Promise()
         world.add(number)

@@ -15,7 +15,7 @@ def number_of(world: World, sent: Sent) -> int | None:
 
 
 def upgrade(world: World) -> None:
-    """As if all that is stored were of an earlier release."""
+    """Makes all that is stored look like that of an earlier release."""
     world.shard.changes.records[MESSAGE_ID_FORMS.name, OWN_IDS] = None
     world.do(world.broker.settled())
     world.crash()

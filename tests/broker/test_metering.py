@@ -56,7 +56,7 @@ def points(
 
 
 def sums(world: World, queue: str, metric: str, **more: int) -> dict[int, float]:
-    """By minutes, or seconds, since the start."""
+    """Returns sums by minutes, or seconds, since the start."""
     period_s = more.get("period_s", 60)
     return {(at_s - START_S) // period_s: bucket.sum for at_s, bucket in points(world, queue, metric, **more)}
 
@@ -472,7 +472,7 @@ def test_groups_with_messages_in_flight(metered: World) -> None:
 
 
 def age(world: World, queue: str) -> float | None:
-    """In the minute that has not ended."""
+    """Returns the age in the minute that has not ended."""
     found = points(world, queue, "oldest_age")
     now_s = world.clock.wall_ms() // SECOND
     return found[-1][1].max if found and found[-1][0] == now_s - now_s % 60 else None
@@ -643,7 +643,7 @@ def ages_everywhere(world: World, queue: str) -> list[float | None]:
 
 
 def scraped_levels(world: World) -> dict[str, Levels | None]:
-    """As Prometheus has them."""
+    """Returns the levels that Prometheus gets."""
 
     async def scraped() -> dict[str, Levels | None]:
         found: dict[str, Levels | None] = {}

@@ -507,7 +507,7 @@ def test_a_key_that_changes_while_an_answer_is_lost(
 @pytest.mark.slow
 @pytest.mark.parametrize("victim", [0, 1], ids=["source", "target"])
 def test_a_crash_at_every_step(victim: int) -> None:
-    """Of a hand-over in which one message is refused and two arrive."""
+    """A node crashes at each step of a hand-over in which one message is refused and two arrive."""
     step, more = 0, True
     while more:
         with Cluster() as cluster:
@@ -637,7 +637,7 @@ def test_the_receiver_who_gives_a_message_up_finds_it_in_the_other_queue(cluster
 
 
 def deliver(cluster: Cluster, targets: list[str], body: str = "news", **more: Any) -> list[Refusal]:
-    """From shard 0. Returns the refusals of queues of that shard."""
+    """Delivers from shard 0. Returns the refusals of queues of that shard."""
     delivery, refused = cluster.nodes[0].broker.partition(0).delivery, list[Refusal]()
     message = Outgoing(body=body, sender="a service", **more)
     cluster.nodes[0].do(

@@ -160,7 +160,7 @@ def test_polls_end_when_their_shard_is_given_back_and_others_wait_on(world: Shar
 
 
 def test_nothing_is_answered_from_memory_when_the_lease_has_ended(roomy: ShardsWorld) -> None:
-    """After a pause of the process: others may have taken the shard, and it is dropped in a moment."""
+    """The process has paused: others may have taken the shard, and it is dropped in a moment."""
     short = roomy.name("q", 1)
     roomy.create(short)
     roomy.send(short, "later", delay_ms=SECOND)
@@ -295,7 +295,7 @@ def test_a_shard_is_given_back_when_its_commits_are_durable(world: ShardsWorld) 
 
 
 def forgotten_handles(world: ShardsWorld, short: str) -> list[str]:
-    """Of messages that became visible again, most of which only the store knows."""
+    """Returns the handles of messages that became visible again, most of which only the store knows."""
     received = world.drain_up_to(short, 20, visibility_ms=SECOND)
     world.advance(2 * SECOND)
     world.reopen(1)

@@ -83,7 +83,7 @@ def test_sends_at_the_same_moment_are_counted_too(three: World) -> None:
 
 
 def test_what_is_being_written_counts_as_what_is_not_yet(three: World) -> None:
-    """Of three sends one is being written, and two are in the commit after it."""
+    """One of three sends is being written, and two are in the commit after it."""
     three.hold_commits()
     sending = [three.sending("q", outgoing("a"))]
     three.run()

@@ -354,7 +354,7 @@ def test_a_commit_may_have_been_made_before_another_took_the_shard(setup: Setup)
 def test_a_commit_may_have_been_made_if_the_journal_can_never_be_read(
     setup: Setup, error: StoreError
 ) -> None:
-    """As with a database: the next owner has the journal, or the lease ended and the shard was dropped."""
+    """A database behaves like this: the next owner has the journal, or the lease ended and the shard was dropped."""
     setup.store.next = lose_the_answer
     saved = setup.put("cpu", 90)
 

@@ -292,7 +292,7 @@ class Shards:
         return self.cluster.node(short)
 
     def apply(self, name: str, operation: str, target: str | None = None) -> list[PenstockError | None]:
-        """With all messages of a queue."""
+        """Applies the operation to all messages of a queue."""
         node = self.node(name)
         outcomes = apply(node, name, seqs_of(node, name), operation, target)
         self.cluster.run()

@@ -456,7 +456,7 @@ def base64_of(text: str) -> str:
 
 
 def celery_body(text: str, *, content_type: str = "application/json") -> str:
-    """As kombu sends the task shop.charge(text, amount=12345678901234567890)."""
+    """Returns what kombu sends for the task shop.charge(text, amount=12345678901234567890)."""
     content = json.dumps([[text], {"amount": 12345678901234567890}, {"callbacks": None}])
     message = {
         "body": base64_of(content), "content-encoding": "utf-8", "content-type": content_type,

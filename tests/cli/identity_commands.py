@@ -46,7 +46,7 @@ class IdentityCommands:
         return new_key(self.done("user", "create", name, *options))
 
     def credentials(self) -> Credentials:
-        """As a server reads the file."""
+        """Reads the file as a server does."""
         return Credentials(self.path, read_root_key_file(self.key_path), ManualClock())
 
     def file(self, name: str, text: str) -> str:

@@ -17,7 +17,7 @@ _numbers = itertools.count()
 
 @contextmanager
 def session_of(commands: CommandLine) -> Iterator[ApiSession]:
-    """With the server of these commands, by the same user."""
+    """Opens a session with the server of these commands, by the same user."""
     keys = None
     if "AWS_ACCESS_KEY_ID" in commands.environment:
         environment = commands.environment
@@ -33,7 +33,7 @@ def sqs(commands: CommandLine, action: str, **members: Any) -> Any:
 
 
 def report_failure(commands: CommandLine, queue: str, id: str, reason: str) -> None:
-    """As a consumer does that could not process a message."""
+    """Reports a failure, like a consumer that could not process a message."""
     with session_of(commands) as session:
         session.admin("POST", f"/queues/{queue}/messages/{id}/failures", body={"reason": reason})
 

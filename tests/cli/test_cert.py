@@ -20,7 +20,7 @@ def cert(*arguments: str) -> Result:
 
 
 def handshake(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> None:
-    """In memory; raises ssl.SSLError if one does not accept the other."""
+    """Shakes hands in memory; raises ssl.SSLError if one does not accept the other."""
     to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
     ours = server.wrap_bio(to_server, to_client, server_side=True)
     theirs = client.wrap_bio(to_client, to_server, server_hostname=name)

@@ -160,7 +160,7 @@ def test_settings_that_only_a_node_needs_may_be_incomplete(
 
 
 def test_a_failure_is_said_once() -> None:
-    """In a process of its own: pytest has handlers for all logs."""
+    """The command runs in a process of its own: pytest has handlers for all logs."""
     command = [sys.executable, "-m", "penstock", "cluster", "status", "--store"]
     away = f"postgresql://penstock@127.0.0.1:{free_port()}/none"
     said = subprocess.run([*command, away], capture_output=True, text=True, check=False)

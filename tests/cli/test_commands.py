@@ -215,7 +215,7 @@ def test_a_setting_is_not_given_under_both_names() -> None:
 
 
 def test_check_looks_for_dead_letter_queues_in_the_store(tmp_path: Path) -> None:
-    """As serve does: one that is neither declared nor there is refused, also while a server uses the store."""
+    """It does so like serve: one that is neither declared nor there is refused, even if a server uses the store."""
     data, file = tmp_path / "data", tmp_path / "penstock.toml"
     file.write_text(f'data = "{data}"\n[queues.orders]\ndead_letter = {{queue = "dead", max_receives = 3}}\n')
     missing = penstock("check", str(file))

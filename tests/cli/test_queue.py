@@ -279,7 +279,7 @@ def test_what_the_server_refuses(penstock: CommandLine, amazon: CommandLine) -> 
 
 
 def test_regions_of_an_open_server(penstock: CommandLine) -> None:
-    """Without keys, too: AWS SDKs find a queue where a command has made it."""
+    """AWS SDKs find a queue where a command has made it, also without keys."""
     created = penstock.done("queue", "create", "here", "--region", "eu-west-1").strip()
     assert created == f"{penstock.endpoint}/000000000000/here"
     with_keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": "eu-west-1"}

@@ -84,7 +84,7 @@ def test_a_secret_that_was_written_by_hand_can_be_replaced(commands: IdentityCom
 
 
 def test_starting_over_after_the_root_key_was_lost(commands: IdentityCommands) -> None:
-    """As docs/authentication.md tells it."""
+    """The steps are those of docs/authentication.md."""
     old, _ = commands.user("alice", "--policy", "sqs-send")
     root, _ = commands.user("root")
     commands.key_path.unlink()

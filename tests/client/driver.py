@@ -21,7 +21,7 @@ KEYS = SigningKeys("AKIDEXAMPLE", "secret")
 
 
 class Driver:
-    """With keys, since an open server takes any."""
+    """Calls either client. It has keys, since an open server takes any."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind

@@ -35,7 +35,7 @@ class FakeServer:
 
     @property
     def actions(self) -> list[str]:
-        """Of the requests so far."""
+        """The actions of the requests so far."""
         lines = (line for request in self.requests for line in request.decode("latin-1").split("\r\n"))
         return [line.rpartition(".")[2] for line in lines if line.startswith("x-amz-target: ")]
 
@@ -73,7 +73,7 @@ class FakeServer:
         self.closed.release()
 
     def close_connections(self) -> None:
-        """As a server does with connections that were idle for long."""
+        """Closes connections, like a server whose connections were idle for long."""
         for connection in self._sockets:
             try:
                 connection.shutdown(socket.SHUT_RDWR)

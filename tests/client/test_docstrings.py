@@ -71,7 +71,7 @@ def missing(name: str, text: str | None, function: Any, parameters: list[str]) -
 
 
 def parameters_of(function: Any) -> list[str]:
-    """Without the object itself, which methods of the blocking client call ``client``."""
+    """Returns the parameters without the object itself, which methods of the blocking client call ``client``."""
     found = list(inspect.signature(function).parameters)
     return found[1:] if found[:1] in (["self"], ["client"]) else found
 

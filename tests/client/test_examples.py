@@ -22,7 +22,7 @@ _NOT_COUNTED = (
 
 
 def lines_of(file: Path) -> int:
-    """Without blank lines, comments and documentation strings."""
+    """Counts lines without blank lines, comments and documentation strings."""
     counted: set[int] = set()
     begins = True  # of a statement
     for token in tokenize.tokenize(io.BytesIO(file.read_bytes()).readline):
@@ -33,7 +33,7 @@ def lines_of(file: Path) -> int:
 
 
 def rows() -> list[str]:
-    """Of the table in docs/examples.md."""
+    """Returns the rows of the table in docs/examples.md."""
     found = []
     for name, folder in (("Penstock", "orders_penstock"), ("boto3 and moto", "orders_boto3")):
         application, tests = (lines_of(EXAMPLES / folder / file) for file in ("orders.py", "test_orders.py"))

@@ -29,7 +29,7 @@ from support.secured import Secured
 
 
 async def one_message(client: Actions) -> None:
-    """Of the largest size, through all that the path of a message has."""
+    """Sends a message of the largest size through all that the path of a message has."""
     url = await client.create_queue("orders")
     body = 'ü🐌\n"x' * 116_000  # 1,044,000 bytes
     sent = await client.send_message(url, body, message_attributes={"a": "b"})

@@ -156,7 +156,7 @@ class MavenSuite(CopiedSuite):
     version_pattern: str
     """Finds the version of the client in pom.xml."""
     example: str | None = None
-    """Of the documents: what is tested."""
+    """The example of the documents that is tested."""
     tools = (Tool("java", ("-version",), (17,)), Tool("mvn", ("-version",), (3, 6)))
     alone_in = "maven"
 

@@ -44,7 +44,7 @@ class MovingOwners:
 
 
 class SeenRequest(Dispatched):
-    """With all that the dispatcher got."""
+    """A request with all that the dispatcher got."""
 
     def __init__(self, request: Request, call: Call, done: Callable[[Response], None]) -> None:
         super().__init__(None, request.body, call, done)
@@ -88,7 +88,7 @@ class Node:
         self.routes.open(RequestHandlers(self._dispatch, forwarder=self.forwarder))
 
     def _dispatch(self, request: Request, call: Call, done: Callable[[Response], None]) -> None:
-        """As the real one: a request whose shard is not ours is passed on before anything is decided."""
+        """Does as the real one: a request whose shard is not ours is passed on before anything is decided."""
         shard = int(request.headers.get(b"x-shard", b"0"))
         if shard not in self.owned:
             self.forwarder.pass_on(request, done, shard)

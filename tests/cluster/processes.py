@@ -247,7 +247,7 @@ class Cluster:
         return True
 
     def wait_until_served(self, through: list[Node]) -> float:
-        """Until every queue is reached through each of these nodes; in seconds."""
+        """Waits until every queue is reached through each of these nodes, and returns the seconds."""
         started = time.monotonic()
         for node in through:
             for queue in QUEUES:

@@ -324,7 +324,7 @@ class Node:
     # -- requests --------------------------------------------------------------------------------------------
 
     def arrive(self, request: Request) -> None:
-        """In the same turn of the loop, as a server does: before the timers that became due meanwhile."""
+        """Begins in the same turn of the loop, as a server does: before the timers that have become due since."""
         if not self.read(request):
             self.start(self.ask(request))
 
@@ -384,7 +384,7 @@ class Node:
 
 
 class Request:
-    """Of a client: increment a counter, or read it."""
+    """A request of a client: increment a counter, or read it."""
 
     def __init__(self, shard: int, is_read: bool, at_least: int) -> None:
         self.shard = shard
@@ -515,7 +515,7 @@ class World:
                 )
 
     def serving(self) -> dict[int, list[str]]:
-        """By shard, which nodes serve it."""
+        """Returns the nodes that serve each shard."""
         return {
             shard: [
                 node.address for node in self.nodes.values() if not node.is_dead and shard in node.member.held

@@ -496,7 +496,7 @@ def test_a_request_counts_once_against_a_rate_limit_that_processes_share() -> No
 
 
 def test_large_requests_that_wait_for_long_leave_the_link_to_others() -> None:
-    """As long polls with a padded body would, each for 20 seconds."""
+    """Long polls with a padded body would take up the link like this, each for 20 seconds."""
 
     async def test() -> None:
         limits = msgspec.structs.replace(QUICK, in_flight_bytes_max=50_000)

@@ -42,7 +42,7 @@ BATCHES = st.lists(st.lists(st.sampled_from(FRAMES), max_size=5), max_size=5)
 
 
 def shaken(first: LinkSecurity = SECRET, second: LinkSecurity = SECRET) -> tuple[Handshake, Handshake]:
-    """Both sides, after all messages."""
+    """Returns both sides, after all messages."""
     connects, accepts = Handshake("connects", first), Handshake("accepts", second)
     frame: HandshakeFrame | None = connects.opening()
     sides = [accepts, connects]

@@ -17,13 +17,13 @@ _accounts = itertools.count(200_000_000_000)
 
 @pytest.fixture(scope="session")
 def flags() -> tuple[str, ...]:
-    """Of every server that a test starts by itself."""
+    """The flags of every server that a test starts by itself."""
     return ()
 
 
 @pytest.fixture(scope="session")
 def server(request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
-    """Of one shard, unless a module asks for others by ``ON_SHARDS``."""
+    """Starts a server of one shard, unless a module asks for others by ``ON_SHARDS``."""
     shards = getattr(request, "param", 1)
     with ServerProcess("--memory", "--no-relaxed-waits", "--shards", str(shards)) as running:
         yield running
@@ -38,7 +38,7 @@ ON_SHARDS = pytest.mark.parametrize(
     indirect=True,
     scope="session",
 )
-"""For modules whose queues lie in different shards of one server, too."""
+"""A parametrization for modules whose queues lie in different shards of one server, too."""
 
 
 @pytest.fixture

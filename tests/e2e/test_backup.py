@@ -144,7 +144,7 @@ def test_the_keyring_is_part_of_a_backup_and_the_root_key_is_not(tmp_path: Path)
 
 @pytest.fixture
 def archive(tmp_path: Path) -> Path:
-    """Of a server with two shards and one message."""
+    """The archive of a server with two shards and one message."""
     with ServerProcess("--data", str(tmp_path / "data"), "--shards", "2") as server:
         sqs = sqs_client(server.url, ACCOUNT)
         queue = sqs.create_queue(QueueName="orders")["QueueUrl"]

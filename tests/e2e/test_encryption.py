@@ -217,7 +217,7 @@ def test_a_restore_that_forgot_the_keyring_is_refused_until_it_is_there(place: I
 
 
 def test_a_receive_under_a_disabled_key_fails_until_it_is_enabled(place: Installation) -> None:
-    """In a dead-letter queue: the key of the queue that a message came from is disabled."""
+    """The queue is a dead-letter queue: the key of the queue that a message came from is disabled."""
     sqs = place.start()
     place.key("create", "--alias", "alias/orders")
     dead = sqs.create_queue(QueueName="dead")["QueueUrl"]

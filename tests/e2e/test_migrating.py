@@ -1,4 +1,4 @@
-"""From another server's configuration to a running broker with the same queues, as its clients see them."""
+"""A migration from the configuration of another server to a broker with the same queues, as its clients see them."""
 
 from __future__ import annotations
 

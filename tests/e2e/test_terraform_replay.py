@@ -95,7 +95,7 @@ def equal(name: str, read: str, wanted: str) -> bool:
 
 
 def meaning(policy: str) -> Any:
-    """Of a policy: neither the order of keys nor a list of one entry says anything."""
+    """Returns what a policy means: neither the order of keys nor a list of one entry changes that."""
     if not policy:
         return None
 

@@ -130,7 +130,7 @@ def test_null_and_unknown_members_of_a_request_are_ignored(raw: Raw) -> None:
     ],
 )
 def test_null_members_of_lists_and_maps_are_refused(raw: Raw, action: str, request_: dict[str, Any]) -> None:
-    """To drop them in silence would send a message without an attribute."""
+    """A server that drops them in silence would send a message without an attribute."""
     raw.done("CreateQueue", {"QueueName": "q"})
     reply = raw.ask(action, request_)
     assert reply.status == 400

@@ -28,7 +28,7 @@ LIMITS = [
     "penstock.auth.identity.directory._CACHED_TOKEN_CHARACTERS",
     "penstock.server.callers._CACHED_MAX",
 ]
-"""Of what is remembered in dictionaries. They are set low here, so that a round reaches them."""
+"""Bounds of what is remembered in dictionaries. They are set low here, so that a round reaches them."""
 
 FINITE = {
     "settings",

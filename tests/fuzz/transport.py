@@ -21,7 +21,7 @@ LIMITS = HttpLimits(uri_bytes_max=300, header_count_max=20, body_bytes_max=400)
 class Exchange(NamedTuple):
     written: bytes
     methods: list[bytes]
-    """Of the requests that were served, in order."""
+    """The methods of the requests that were served, in order."""
 
 
 class SocketlessListener(Listener):

@@ -28,7 +28,7 @@ def keyring(tmp_path: Path) -> Keyring:
 
 
 def decrypting(stores: list[Store], keyring: Keyring) -> list[Store]:
-    """As a server would see them. Refuses, as a server would, if a key is missing."""
+    """Returns the stores as a server would see them. Refuses, as a server would, if a key is missing."""
 
     def admit(without_key: bytes | None) -> None:
         assert without_key is None

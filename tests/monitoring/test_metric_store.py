@@ -26,7 +26,7 @@ def put(cw: Any, value: float = 1.0, name: str = "Sales", **more: Any) -> None:
 
 
 def total(world: MonitoringWorld, cw: Any, name: str = "Sales", **more: Any) -> float:
-    """Of everything within two weeks."""
+    """Returns the sum of everything within two weeks."""
     found = cw.get_metric_statistics(
         Namespace=NAMESPACE, MetricName=name, Statistics=["Sum"], Period=3600,
         StartTime=world.now - timedelta(days=16), EndTime=world.now + timedelta(hours=3), **more,

@@ -64,7 +64,7 @@ def sums(world: MonitoringWorld, cw: Any, queue: str, metric: str, stat: str = "
 
 
 def test_the_first_message_of_a_queue(world: MonitoringWorld, cw: Any) -> None:
-    """As recorded against AWS: one send of five bytes, an empty receive, a receive, a delete."""
+    """The values were recorded against AWS: one send of five bytes, an empty receive, a receive, a delete."""
     sqs = world.client("sqs")
     url = use(world, "q", messages=0)
     sqs.receive_message(QueueUrl=url)

@@ -48,7 +48,7 @@ def values(world: MonitoringWorld, cw: Any, *queries: dict[str, Any], **more: An
 
 
 def test_values_and_counts_are_folded(world: MonitoringWorld, cw: Any) -> None:
-    """As recorded against AWS: maximum 10, count 6, sum 42."""
+    """The values were recorded against AWS: maximum 10, count 6, sum 42."""
     put(cw, Value=10)
     put(cw, Values=[6, 8], Counts=[4, 1])
     (point,) = statistics(world, cw, "Maximum", "SampleCount", "Sum", "Minimum", "Average")
@@ -162,7 +162,7 @@ def test_dimensions_match_exactly_and_in_any_order(world: MonitoringWorld, cw: A
 
 
 def test_labels(world: MonitoringWorld, cw: Any) -> None:
-    """As recorded against AWS: what differs is appended."""
+    """The labels were recorded against AWS: what differs is appended."""
 
     def labels(*queries: dict[str, Any], **more: Any) -> list[str]:
         return [each["Label"] for each in data(world, cw, *queries, **more)["MetricDataResults"]]

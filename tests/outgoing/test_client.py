@@ -78,7 +78,7 @@ def url_of(text: str) -> OutgoingUrl:
 
 
 async def post(http: OutgoingHttp, text: str, **more: Any) -> Any:
-    """As a handler awaits it, without a task of its own."""
+    """Awaits the request like a handler, without a task of its own."""
     return await outcome(
         start(
             http.request(

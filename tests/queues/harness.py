@@ -86,7 +86,7 @@ class Queues:
         self._queues[name] = (FifoQueue if fifo else StandardQueue)(record, self._tools)
 
     def migrate(self, secret: bytes) -> None:
-        """As after a migration to a store with another secret."""
+        """Changes the secret, as a migration to another store does."""
         former = FormerShards([FormerShard(1, self._number + 1, 0, 0, SECRET, ids_from=0)])
         self._tools = self._tools._replace(
             message_id=MessageIds(secret), send_digest=SendDigests(secret), former=former
@@ -189,7 +189,7 @@ class Queues:
         return bodies
 
     def drain_up_to(self, name: str, count: int, **more: Any) -> list[Received]:
-        """So many messages, in as many receives as it takes."""
+        """Receives up to this many messages, in as many receives as it takes."""
         received: list[Received] = []
         while len(received) < count and (found := self.receive(name, count - len(received), **more)):
             received += found

@@ -246,7 +246,8 @@ ALL_METRICS = ",".join(QUEUE_METRICS)
 
 
 def crowded_dashboards() -> list[str]:
-    """As many members as fit: beside the widgets, in one widget, in each of them, and widgets themselves."""
+    """Returns dashboards with as many members as fit: beside the widgets, in one widget, in each of them, and widgets
+    themselves."""
     empty = ",".join(["[]"] * 340_000)
 
     def widget(metrics: str) -> str:
@@ -261,7 +262,7 @@ def crowded_dashboards() -> list[str]:
 
 
 def composite_rule() -> str:
-    """As long as a rule may be. It names one alarm, and holds while that is in ALARM."""
+    """Returns the longest rule. It names one alarm, and holds while that is in ALARM."""
     return " OR ".join(["INSUFFICIENT_DATA(alarm-0000)"] * 300 + ["ALARM(alarm-0000)"])
 
 

@@ -253,7 +253,7 @@ def test_tls_between_nodes_needs_a_cluster_and_all_three_files(file: Path, text:
 
 @pytest.mark.parametrize("service", ["PENSTOCK", "PENSTOCK_MAIN", "PENSTOCK_2"])
 def test_variables_that_kubernetes_sets_for_services_are_ignored(service: str) -> None:
-    """In every pod beside a Service named penstock or penstock-main."""
+    """Every pod beside a Service named penstock or penstock-main has such variables."""
     links = {
         f"{service}_SERVICE_HOST": "10.0.0.1",
         f"{service}_SERVICE_PORT": "9324",

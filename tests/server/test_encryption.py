@@ -114,7 +114,7 @@ def refusal(data: Path, root: RootKey | None) -> str:
 
 
 def test_a_start_without_the_former_keyring_is_refused(tmp_path: Path) -> None:
-    """As after a restore that forgot it: the server made another, beside messages that this does not open."""
+    """It is as after a restore that forgot it: the server made another, beside messages that this does not open."""
     store = Encryption(Config(data=tmp_path), ROOT, ManualClock()).around(SqliteStore(tmp_path))
     send_one(store)
     store.close()

@@ -68,7 +68,7 @@ def test_a_full_disk_is_shown_and_the_server_stays_ready(
 def test_the_page_names_the_reason_why_sends_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not every reason is a full disk. The path of the data directory is for the log only."""
+    """A reason may be another one than a full disk. The path of the data directory is for the log only."""
 
     def unreadable(_: SqliteStore) -> StoreStatus:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(tmp_path))

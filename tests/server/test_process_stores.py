@@ -124,7 +124,7 @@ def certificate_of(server: ServerProcess) -> bytes:
 
 
 def certificates(server: ServerProcess) -> set[bytes]:
-    """Of so many connections that each process has some."""
+    """Returns the certificates of so many connections that each process has some."""
     return {certificate_of(server) for _ in range(24)}
 
 

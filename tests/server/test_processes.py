@@ -49,7 +49,7 @@ def test_one_report_names_the_port_and_the_processes() -> None:
 
 
 def test_a_clean_stop_of_linked_processes_logs_no_warning() -> None:
-    """Both have passed requests on to each other: their links are open when they stop."""
+    """The two have passed requests on to each other: their links are open when they stop."""
     with two_processes() as server:
         for number in range(16):
             for _ in range(4):  # each on a connection of its own, which either process may get
@@ -158,7 +158,7 @@ def test_the_second_signal_ends_all_at_once(number: signal.Signals) -> None:
 
 
 def test_a_signal_to_all_processes_is_an_orderly_stop() -> None:
-    """As systemd does by default: the processes leave it to the supervisor."""
+    """This is what systemd does by default: the processes leave it to the supervisor."""
     with two_processes() as server:
         for pid in processes_of(server).values():
             os.kill(pid, signal.SIGTERM)

@@ -41,7 +41,7 @@ def lines(server: ServerProcess) -> list[dict[str, Any]]:
 
 
 def line_of(server: ServerProcess, request_id: str) -> dict[str, Any]:
-    """Of the process that served it: another one may have passed it on."""
+    """Returns the line of the process that served it: another one may have passed it on."""
 
     def found() -> list[dict[str, Any]]:
         return [line for line in lines(server) if line.get("request_id") == request_id and "account" in line]

@@ -62,7 +62,7 @@ class Caller(threading.Thread):
 
 
 def two_processes(directory: Path) -> ServerProcess:
-    """With declared queues: those of a shard exist before its new owner is asked for them."""
+    """Starts a server with declared queues: those of a shard exist before its new owner is asked for them."""
     file = directory / "penstock.toml"
     file.write_text("".join(f"[queues.{queue}]\nVisibilityTimeout = 30\n" for queue in QUEUES))
     return ServerProcess("--data", str(directory / "data"), "--processes", "2", "--config", str(file))

@@ -69,7 +69,7 @@ class Stalls:
 
 
 class Client:
-    """In a thread of its own: what it computes is not the server's time."""
+    """A client in a thread of its own: what it computes is not the server's time."""
 
     def __init__(self, port: int, stalls: Stalls) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port)

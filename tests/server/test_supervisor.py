@@ -22,7 +22,7 @@ PROCESS = (sys.executable, str(Path(__file__).parent / "scripted_process.py"))
 
 
 def test_the_server_is_announced_when_each_process_has_learned_that_all_are_ready(tmp_path: Path) -> None:
-    """Until then a process answers 503 because other processes are starting."""
+    """A process answers 503 until then, because other processes are starting."""
     announced: list[int] = []
 
     def on_ready(processes: list[Ready]) -> None:

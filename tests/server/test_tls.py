@@ -215,7 +215,7 @@ def test_files_that_could_not_be_read_at_first_are_loaded_later(
 
 
 def test_a_file_of_the_same_size_and_time_is_seen(server_files: ServerFiles, tmp_path: Path) -> None:
-    """As when a backup is put back, in place and with its times."""
+    """This happens when a backup is put back, in place and with its times."""
     tls, found = Tls(server_files.files), server_files.certificate.stat()
     server_files.certificate.write_bytes(server_files.certificate.read_bytes())
     os.utime(server_files.certificate, ns=(found.st_atime_ns, found.st_mtime_ns))
@@ -256,7 +256,7 @@ def test_only_safe_versions_and_ciphers_are_accepted(
 
 
 async def is_served(server: Running, trusting: ssl.SSLContext) -> bool:
-    """In TLS 1.3 a client learns after its handshake that it was refused."""
+    """Whether a request is served. A client of TLS 1.3 learns after its handshake that it was refused."""
     try:
         client: Client = await server.connect(trusting)
         client.send(post())

@@ -105,7 +105,8 @@ class FifoModel:
         return len(messages) - in_flight - delayed, in_flight, delayed
 
     def remembered_as(self, message: Message) -> tuple[str, str]:
-        """By queue; where deduplication is per group, by group too."""
+        """Returns what identifies the send: the queue and the deduplication id, with the group where deduplication is
+        per group."""
         per_group = message.queue in self.per_group
         return message.queue, f"{message.group} {message.dedup_id}" if per_group else message.dedup_id
 

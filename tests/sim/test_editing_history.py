@@ -40,7 +40,7 @@ class EditedHistory(History):
     """What an operator does. The model learns of it when it is durable, which is at once."""
 
     def row(self, each: Any) -> EntryRow:
-        """As the store has it; it may not know of the last receive yet."""
+        """Returns the row that the store has; it may not know of the last receive yet."""
         queue = self.world.queue(each.queue)
         seq = queue.rules.message_id.number_of(each.id)
         assert seq is not None

@@ -93,7 +93,7 @@ class ShardsHistory(RuleBasedStateMachine):
             node._no_bugs()
 
     def outcome(self, queue: str, coroutine: Any) -> Any:
-        """Of something that is done as far as it goes; None if it failed or does not end."""
+        """Returns the outcome of what is done as far as it goes; None if it failed or does not end."""
         promise = self.cluster.node(queue).start(coroutine)
         self.run_all()
         try:

@@ -116,7 +116,7 @@ class Load:
 
 
 def until_more(loads: list[Load], running: list[Future[None]]) -> None:
-    """Until each has acknowledged more, or has ended."""
+    """Waits until each has acknowledged more, or has ended."""
     before = [len(load.acknowledged) for load in loads]
     wait_until(
         lambda: all(

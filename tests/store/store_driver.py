@@ -27,7 +27,7 @@ def update_of(entry: EntryRow, **changed: object) -> EntryUpdate:
 
 
 def bare(rows: Iterable[EntryRow]) -> list[EntryRow]:
-    """As a read without content gives them."""
+    """Returns the rows that a read without content gives."""
     return [entry._replace(content=None) for entry in rows]
 
 

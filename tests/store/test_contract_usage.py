@@ -93,7 +93,7 @@ def test_what_is_given_is_a_copy(driver: Driver) -> None:
 
 
 def test_what_is_kept_is_what_counting_gives(driver: Driver) -> None:
-    """After any history."""
+    """This holds after any history."""
     chance, store, present = random.Random(7), driver.store, dict[int, EntryRow]()
     seq, void = 0, dict[int, int]()
     for _ in range(150):

@@ -269,7 +269,7 @@ def test_messages_of_a_queue_that_is_gone_are_left(driver: EncryptedDriver) -> N
 
 
 def with_a_new_keyring(driver: EncryptedDriver) -> None:
-    """As after a restore that forgot the keyring."""
+    """Gives the store a new keyring, as after a restore that forgot the former one."""
     (driver.data / "penstock-keys.json").unlink()
     driver.cipher = MessageCipher(
         Keyring(driver.data / "penstock-keys.json", RootKey(bytes(32)), ManualClock()), ManualClock()
@@ -311,7 +311,7 @@ def test_what_was_encrypted_again_is_noticed_too(
 def test_keys_of_messages_that_are_gone_are_not_missed(
     driver: EncryptedDriver, reopen: Callable[[EncryptedDriver], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So encryption can be turned off: when the last encrypted message is gone, the keys may go."""
+    """This allows turning encryption off: when the last encrypted message is gone, the keys may go."""
     driver.append(added=[row(1, PLAIN), row(2, ORDERS), row(3, MANAGED)])
     driver.append(removed=[2], dropped=[MANAGED])
     reopen(driver)

@@ -103,7 +103,7 @@ def test_restarts_under_load_lose_no_commit_and_repeat_none(
             acknowledged.append(number)
 
     def is_made(error: StoreError, number: int) -> bool:
-        """As the shard settles it."""
+        """Whether the commit was made, which is found out like in the shard."""
         while isinstance(error, StoreUnknown):
             try:
                 return store.end() == JournalEnd(number, owner)

@@ -138,7 +138,7 @@ def test_the_end_is_read_when_a_commit_under_way_is_over(
 
 
 def test_a_commit_with_a_warning_is_checked(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So the server says that it gave up waiting for a standby."""
+    """The server warns like this that it gave up waiting for a standby."""
     send = write.CommitStatements.send
     connections = []
 
@@ -228,7 +228,7 @@ def test_another_error_refuses_the_commit_and_leaves_the_connection(driver: Driv
 
 
 def test_two_owners_in_turn_under_load(site: PostgresSite) -> None:
-    """Both commit as fast as they can, and take the shard from each other: every number is one commit's."""
+    """The owners commit as fast as they can, and take the shard from each other: every number is one commit's."""
     made: dict[int, str] = {}
     refused = []
 

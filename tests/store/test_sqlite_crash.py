@@ -22,7 +22,8 @@ def content(seq: int) -> bytes:
 
 
 def append_forever(data: Path) -> None:
-    """In the child: each batch adds rows, removes a part of the one before, and says so when it is durable."""
+    """The child process runs this: each batch adds rows, removes a part of the one before, and says so when it is
+    durable."""
     driver = Driver(lambda: SqliteStore(data))
     if driver.number == 0:
         driver.append(records={("queue", "1"): b"{}"})

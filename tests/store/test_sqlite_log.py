@@ -111,7 +111,7 @@ def test_a_log_that_was_cut_off_is_no_damage(crashed: Path, tmp_path: Path) -> N
 
 
 def test_frames_of_an_earlier_use_of_the_log_are_no_damage(data: Path, tmp_path: Path) -> None:
-    """After a checkpoint the log begins anew, and older frames stay behind the new ones."""
+    """The log begins anew after a checkpoint, and older frames stay behind the new ones."""
     driver = Driver(lambda: SqliteStore(data))
     for number in range(COMMITS):
         driver.append(added=[row(number + 1, content=b"x" * 900)])

@@ -157,7 +157,7 @@ except StoreRefused as error:
 @AS_ROOT
 @pytest.mark.parametrize("others", [0o644, 0o600])
 def test_a_file_that_cannot_be_written_is_refused_at_the_start(tmp_path: Path, others: int) -> None:
-    """As root it was made, and another user starts the server: no send would succeed."""
+    """The file was made as root, and another user starts the server: no send would succeed."""
     with tempfile.TemporaryDirectory(dir="/tmp") as place:
         data = Path(place) / "data"
         filled(data)
@@ -433,7 +433,7 @@ print(SqliteStore(pathlib.Path(sys.argv[1])).open().usage[9].messages)
 
 @AS_ROOT
 def test_a_large_file_is_migrated_where_only_the_data_directory_is_writable() -> None:
-    """As in a container with a read-only file system."""
+    """A container with a read-only file system is such a place."""
     if (
         shutil.which("unshare") is None
         or subprocess.run(["unshare", "-m", "sh", "-c", f"{NO_TEMPORARY_FILES} true"], check=False).returncode
@@ -480,7 +480,7 @@ _VISIT = (
 
 
 def test_another_process_may_look_into_the_file_and_nothing_is_lost(data: Path, tmp_path: Path) -> None:
-    """As a backup does. A process that closes a database which no other has locked removes its log."""
+    """A backup does so. A process that closes a database which no other has locked removes its log."""
     filled(data, rows=3)
     driver = Driver(lambda: SqliteStore(data))
     driver.append(added=[row(4)])

@@ -35,7 +35,7 @@ def opened(data: Path, shards: int | None = None) -> SqliteSite:
 
 
 def made(data: Path, shards: int = SHARDS) -> None:
-    """With one message in each shard."""
+    """Makes a site with one message in each shard."""
     site = opened(data, shards)
     for index in range(shards):
         driver = Driver(lambda index=index: site.shard(index))  # type: ignore[misc]

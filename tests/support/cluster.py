@@ -183,7 +183,7 @@ class Node(World):
         return poll.answer.result()
 
     def crash(self) -> None:
-        """Without running on: the others see a closed connection."""
+        """Crashes without running on: the others see a closed connection."""
         self.store.close()
         self._open()
         self.cluster.network.crashed(self)
@@ -241,7 +241,7 @@ class Cluster:
         return any(step() for step in steps[first:] + steps[:first])
 
     def steps(self, count: int) -> bool:
-        """So many steps; False if there was nothing left to do before."""
+        """Makes this many steps; False if there was nothing left to do before."""
         self.fire()
         return all(self.step() for _ in range(count))
 

@@ -30,7 +30,7 @@ class CommandLine:
         self.environment = {"AWS_ENDPOINT_URL": endpoint, **environment}
 
     def __call__(self, *arguments: str, given: str | bytes | None = None, **environment: str) -> Result:
-        """In a pipe. ``given``: on standard input."""
+        """Runs a command in a pipe. ``given``: on standard input."""
         variables = {**self.environment, **environment}
         result = CliRunner().invoke(main, arguments, env=variables, input=given)
         if result.exception is not None and not isinstance(result.exception, SystemExit):
@@ -68,7 +68,7 @@ class CommandLine:
         return answer
 
     def spawn(self, *arguments: str, columns: int = 160, **environment: str) -> pexpect.spawn[str]:
-        """In a terminal."""
+        """Runs a command in a terminal."""
         variables = {**os.environ, "TERM": "xterm-256color", **self.environment, **environment}
         for size in ("COLUMNS", "LINES"):  # set by pytest-xdist: they go before the size of the terminal
             variables.pop(size, None)

@@ -35,13 +35,13 @@ def links(text: str) -> list[str]:
 
 
 def anchors(document: Path) -> set[str]:
-    """As GitHub makes them of headings."""
+    """Returns the anchors that GitHub makes of headings."""
     prose = _BLOCK.sub("", document.read_text())
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in _HEADING.findall(prose)}
 
 
 def copy_example(name: str, folder: Path, port: int) -> Path:
-    """As a reader copies it, except for the port of the server."""
+    """Copies an example as a reader does, except for the port of the server."""
     copy = folder / name
     shutil.copytree(ROOT / "docs/examples" / name, copy)
     for file in copy.rglob("*.*"):

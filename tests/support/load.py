@@ -171,7 +171,7 @@ class Load:
                 self._ledger.delete_acknowledged(message["Body"], now)
 
     def _delete_one(self, client: Client, queue: str, handle: str) -> bool:
-        """Until there is an answer, through crashes: a handle from before works after."""
+        """Tries until there is an answer, through crashes: a handle from before works after."""
         while not self._server.over:
             try:
                 client.ask("DeleteMessage", QueueUrl=queue, ReceiptHandle=handle)
@@ -209,7 +209,7 @@ class Load:
             self._send_in_order(client, [Ordered(group, n) for n in range(first, numbers[group])])
 
     def _send_in_order(self, client: Client, messages: list[Ordered]) -> None:
-        """Until there is an answer, with the same deduplication ids: each is one message in the end."""
+        """Sends until there is an answer, with the same deduplication ids: each is one message in the end."""
         entries = [
             {
                 "Id": str(i),

@@ -29,7 +29,7 @@ from support.process import free_port
 
 START_S_MAX = 60
 QUICK = {"fsync": "off", "full_page_writes": "off"}
-"""For tests that kill no machine: a crash of PostgreSQL's processes alone loses nothing that was written."""
+"""Settings for tests that kill no machine: a crash of PostgreSQL's processes alone loses nothing that was written."""
 
 
 class PostgresServer:
@@ -144,7 +144,7 @@ class PostgresServer:
 
 @contextmanager
 def server_directory() -> Iterator[Path]:
-    """Not below pytest's own directory, which only its owner may enter."""
+    """Makes a directory that is not below pytest's own one, which only its owner may enter."""
     directory = Path(tempfile.mkdtemp(prefix="penstock-postgres-"))
     try:
         if (user := _user()) is not None:

@@ -102,7 +102,7 @@ def form_of(action: str, request: dict[str, Any]) -> bytes:
 
 
 def _modelled(shape: Shape, value: Any) -> Any:
-    """Without the members that the action does not have: the serializer has no names for them."""
+    """Returns the value without members that the action does not have: the serializer has no names for them."""
     if shape.type_name == "structure":
         return {k: _modelled(shape.members[k], v) for k, v in value.items() if k in shape.members}
     if shape.type_name == "list":

@@ -19,7 +19,7 @@ class Reply(NamedTuple):
 
 
 def authorization(account: str, region: str = "us-east-1") -> str:
-    """As an SDK signs; an open server reads only whose and where the request is."""
+    """Returns a header like an SDK's; an open server reads only the account and the region."""
     scope = f"{account}/20260101/{region}/sqs/aws4_request"
     return f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host;x-amz-date, Signature={'0' * 64}"
 

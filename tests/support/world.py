@@ -55,7 +55,7 @@ TINY = Limits(
     delayed_window_max=4,
     lanes_max=3,
 )
-"""So little memory that a dozen messages are a backlog: everything is paged."""
+"""Limits with so little memory that a dozen messages are a backlog: everything is paged."""
 
 __all__ = [
     "DAY",
@@ -380,7 +380,7 @@ class World:
         return bodies
 
     def drain_up_to(self, short: str, count: int, **more: Any) -> list[Received]:
-        """So many messages, in as many receives as it takes."""
+        """Receives up to this many messages, in as many receives as it takes."""
         received: list[Received] = []
         while len(received) < count and (found := self.receive(short, count - len(received), **more)):
             received += found

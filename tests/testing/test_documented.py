@@ -131,7 +131,7 @@ def test_the_containers_run_what_is_tested_here() -> None:
 
 
 def test_a_program_in_the_container_turns_the_clock(tmp_path: Path) -> None:
-    """As the image starts it: on every interface. The command in the container uses the loopback interface."""
+    """It starts as in the image: on every interface. The command in the container uses the loopback interface."""
     exec_commands = [
         re.search(r'"penstock", "test", "advance", "(\w+)"', blocks(PAGE, language)[0])
         for language in ("java", "js", "go")

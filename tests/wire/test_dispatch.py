@@ -1,4 +1,5 @@
-"""From an HTTP request to its response: which service, action and protocol; exactly one response in any case."""
+"""The path from an HTTP request to its response: which service, action and protocol; exactly one response in any
+case."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock.broker")
 
 SCARCE_BYTES = 32 * 1024 * 1024
-"""With less free disk space than this, re-encryption pauses: the rest is for requests of clients."""
+"""Re-encryption pauses while less disk space than this is free: the rest is for requests of clients."""
 
 _STEP_ROWS = 500
 _STEP_BYTES = 1024 * 1024

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from penstock.broker.delivery import QueueDelivery
 
 Outcomes = list[PenstockError | None]
-"""Of many receipt handles, in their order; None where it was done."""
+"""The outcomes for several receipt handles, in their order; None where the action was done."""
 
 CheckQuota = Callable[[str, Sequence[Outgoing]], None]
 """Raises QuotaReached if an account cannot send these messages."""

@@ -88,7 +88,7 @@ class MoveTaskRecord(msgspec.Struct, frozen=True, kw_only=True):
     moves_max: int | None = None
     """How many messages the source held when it began; None: it began before there was such a bound."""
     outbox_position: int = 0
-    """Of its last message for another shard. The task is complete when that has arrived."""
+    """The position of the task's last message for another shard. The task is complete when that has arrived."""
 
     @property
     def queue(self) -> QueueName:

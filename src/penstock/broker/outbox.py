@@ -64,7 +64,7 @@ OUTBOX = 0
 LOG_KIND = "outbox"
 
 ARRIVAL_MS_MAX = SECOND
-"""So long a request waits until its dead letters have arrived."""
+"""How long a request waits at most until its dead letters have arrived."""
 
 _DEPARTURES_PER_PAGE = 100
 _BYTES_PER_PAGE = 512 * 1024  # or one message
@@ -102,7 +102,7 @@ class OnTheWay(msgspec.Struct, frozen=True, array_like=True):
 
 
 ON_THE_WAY = RecordKind("on-the-way", OnTheWay, left_out)
-"""By account. ``penstock migrate`` leaves no such messages on their way."""
+"""The messages on their way, by account. ``penstock migrate`` leaves none."""
 _NOTHING = OnTheWay()
 
 

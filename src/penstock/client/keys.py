@@ -37,7 +37,7 @@ class Sts(Protocol):
 
 
 OpenSts = Callable[[str | None, KeySource | None], Sts]
-"""At a URL (None: Amazon's), with keys (None: unsigned)."""
+"""Opens STS at a URL (None: Amazon's), with keys (None: unsigned)."""
 
 
 class CurrentKeys:

@@ -16,7 +16,7 @@ from typing import Protocol
 import msgspec
 
 VERSION = 2
-"""Of frames, and of what they carry. Processes of different versions do not talk to each other."""
+"""The version of frames, and of what they carry. Processes of different versions do not talk to each other."""
 
 PIECE_BYTES = 256 * 1024
 BATCH_BYTES_MAX = 1024 * 1024  # a piece and what was gathered before it, with room to spare

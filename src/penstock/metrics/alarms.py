@@ -25,7 +25,7 @@ Comparison = Literal[
 ]
 
 PERIODS_BEYOND = 2
-"""So many more periods than the rule counts are looked at."""
+"""How many more periods are read than the rule counts."""
 
 _COMPARISONS: dict[str, tuple[Callable[[float, float], bool], str]] = {
     "GreaterThanOrEqualToThreshold": (operator.ge, "greater than or equal to"),

@@ -17,7 +17,7 @@ from penstock.metrics.series import BUCKET_CHUNKS, HOUR_S, MINUTE_S, Point, Stor
 from penstock.turns import Steps
 
 HourRow = dict[int, Bucket]
-"""By the place of the metric in METRICS; those without values are left out."""
+"""The values of an hour, by the place of the metric in METRICS; metrics without values are left out."""
 
 _PLACES = {metric.name: place for place, metric in enumerate(METRICS)}
 

@@ -229,7 +229,7 @@ class QueueMetric(NamedTuple):
     published_as: str  # by CloudWatch; "" if not at all
     unit: str
     of: Callable[[QueueRow, int], Bucket | None]
-    """From a row and the time at which its bucket ends; None if there is no value."""
+    """Returns the value of a row, whose bucket ends at the given time; None if there is no value."""
     help: str
     kind: Kind
     looks: tuple[Look, ...] = ()
@@ -292,7 +292,7 @@ METRICS = (  # Hours are stored by the places in this list: new metrics come las
 
 QUEUE_METRICS = {metric.name: metric for metric in METRICS}
 PUBLISHED_METRICS = {metric.published_as: metric for metric in METRICS if metric.published_as}
-"""By their names in CloudWatch."""
+"""The metrics that CloudWatch shows, by their names there."""
 
 
 def points_of(

@@ -8,7 +8,7 @@ ALARM_STEPS_MAX = 100_000
 """Values that all expressions of an alarm compute, each time that it is evaluated."""
 
 ALARM_BYTES = 8 * 1024
-"""For each alarm that an account may have: alarms of the usual size take a tenth of it."""
+"""The room for each alarm that an account may have: alarms of the usual size take a tenth of it."""
 
 
 class MonitoringLimits(msgspec.Struct, frozen=True, kw_only=True):

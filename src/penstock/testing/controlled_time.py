@@ -20,7 +20,7 @@ from penstock.testing.runtime import SimulatedRuntime
 T = TypeVar("T")
 
 ADVANCE_MAX = timedelta(days=31)
-"""At once. Nothing in a broker lasts for longer than the retention of messages, two weeks."""
+"""The longest advance. Nothing in a broker lasts for longer than the retention of messages, two weeks."""
 
 _STEPS_PER_TURN = 500  # some milliseconds: other events of the loop have their turn, too
 # A tenth of a second, about. An advance as tests make them has fewer, so that no request comes between them.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.wire.shapes import Field
 
 TRACE_BYTES_MAX = 1024
-"""Of a trace header, in HTTP or in a message. It is stored with the message and does not count for its size."""
+"""The longest trace header, in HTTP or in a message. It is stored with the message, and its size does not count."""
 
 _MESSAGE_MAX = 4096
 

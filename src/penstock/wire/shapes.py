@@ -21,7 +21,7 @@ import msgspec
 from penstock.wire.faults import invalid_parameter, malformed_input, missing_parameter
 
 MEMBERS_MAX = 2000
-"""Of one list or map of a request; no service accepts nearly as many."""
+"""The most members of one list or map of a request; no service accepts nearly as many."""
 
 TIME_MAX = 253_402_300_799
 """The last second of the year 9999."""

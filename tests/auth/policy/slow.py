@@ -98,7 +98,7 @@ def slow_decide(question: Question, documents: Documents) -> str:
 
 
 def levels(statement: Json, question: Question) -> set[str]:
-    """In which ways the statement's Principal is the caller."""
+    """Returns the ways in which the statement's Principal is the caller."""
     who = question.principal
     listed = statement["Principal"] if "Principal" in statement else statement["NotPrincipal"]
     names = ["*"] if listed == "*" else as_list(listed.get("AWS", []))
@@ -263,7 +263,7 @@ def plain(text: str) -> Characters:
 
 
 def expand(text: str, question: Question) -> Characters | None:
-    """With variables filled in; None if one has no value."""
+    """Returns the text with its variables filled in; None if one has no value."""
     if "${" not in text:
         return plain(text)
     start = text.index("${")

@@ -26,7 +26,7 @@ TEXTS = [
 
 
 def allowed(effect: str, condition: Mapping[str, object], tags: dict[str, str], resource: str = "*") -> bool:
-    """For root of another account, who needs the queue's policy alone."""
+    """Asks for root of another account, who needs the queue's policy alone."""
     statements = [
         {
             "Effect": effect,

@@ -34,7 +34,7 @@ class Sent(NamedTuple):
         return next(value for given, value in self.headers if given.lower() == name.encode())
 
     def with_header(self, name: str, value: bytes | None) -> Sent:
-        """With this value instead, or without the header."""
+        """Returns the request with this value of a header, or without the header."""
         others = [header for header in self.headers if header[0].lower() != name.encode()]
         return self._replace(headers=others if value is None else [*others, (name.encode(), value)])
 

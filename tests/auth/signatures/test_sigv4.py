@@ -93,7 +93,7 @@ def test_no_byte_of_a_signed_request_can_be_changed() -> None:
     remembering = Verifier(secrets)
 
     def is_refused(changed: Sent) -> bool:
-        """By a verifier that sees it first, and by one that has just accepted the original."""
+        """Whether it is refused by a verifier that sees it first, and by one that has just accepted the original."""
         assert outcome(sent, remembering) == signed_by(sent, TOKEN)
         both = outcome(changed), outcome(changed, remembering)
         return all(isinstance(each, AuthenticationError) for each in both)
@@ -167,7 +167,7 @@ def test_the_day_of_the_scope_is_the_day_of_the_request() -> None:
 
 
 def test_the_header_date_is_accepted() -> None:
-    """As clients signed that cannot set headers of their own: Date instead of X-Amz-Date."""
+    """Clients that cannot set headers of their own signed like this: Date instead of X-Amz-Date."""
     request = AWSRequest("GET", f"http://{HOST}/", headers={"Date": "Thu, 01 Jan 2026 00:00:10 GMT"})
     signer = SigV4Auth(Credentials(KEY, SECRET), "sqs", "us-east-1")
     request.context["timestamp"] = "20260101T000010Z"

@@ -17,7 +17,7 @@ QUEUE = "app-default"
 
 @pytest.fixture
 def tasks(framework_run: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """With a backend for the account of this test."""
+    """Sets up a backend for the account of this test."""
     import django
     from django.conf import settings
 

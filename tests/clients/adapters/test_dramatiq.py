@@ -18,7 +18,7 @@ QUEUE = "app-default"
 
 @pytest.fixture
 def tasks(framework_run: Any) -> Any:
-    """With a broker for the account of this test."""
+    """Sets up a broker for the account of this test."""
     import dramatiq_tasks
 
     return importlib.reload(dramatiq_tasks)

@@ -51,7 +51,7 @@ def server() -> Iterator[ServerProcess]:
 
 @pytest.fixture(scope="module")
 def ids(server: ServerProcess) -> list[str]:
-    """Of messages in two queues."""
+    """The ids of messages in two queues."""
     api = ApiSession(server.url, REGION)
     standard = make_with_dead_letters(api, "q")
     fifo = make(api, "q.fifo", FifoQueue="true", ContentBasedDeduplication="true")

@@ -123,7 +123,7 @@ def test_what_cannot_be_answered_is_refused(api: ApiSession, query: dict[str, An
 
 
 def test_scaling_has_plain_numbers(api: ApiSession) -> None:
-    """As the metrics-api scaler of KEDA reads them."""
+    """The metrics-api scaler of KEDA reads such numbers."""
     url = make(api, "scaled")
     found = api.admin("GET", "/queues/scaled/scaling")
     assert (found["backlog"], found["suggested_workers"]) == (0, 0)

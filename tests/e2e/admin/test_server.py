@@ -24,7 +24,7 @@ DECLARED = """
 
 @pytest.fixture(params=[1, 2], ids=["one process", "two processes"])
 def running(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ServerProcess]:
-    """With a file of settings and a directory for backups."""
+    """Starts a server with a file of settings and a directory for backups."""
     (tmp_path / "penstock.toml").write_text(DECLARED)
     (tmp_path / "backups").mkdir()
     with ServerProcess(

@@ -59,7 +59,7 @@ def said_before_kill(lines: int, script: str, settings: dict[str, Any], *argumen
 
 
 async def received(client: Client, queue: str, count: int) -> list[Message]:
-    """So many messages of a queue, deleted."""
+    """Receives this many messages of a queue, and deletes them."""
     messages: list[Message] = []
     while len(messages) < count:
         batch = await client.receive_message(

@@ -16,7 +16,7 @@ ACCOUNT = "123456789012"
 
 
 def fresh_client(server: ServerProcess) -> Any:
-    """With a connection of its own, which may reach another process than the one before."""
+    """Opens a connection of its own, which may reach another process than the one before."""
     return sqs_client(server.url, ACCOUNT)
 
 

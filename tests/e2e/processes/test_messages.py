@@ -1,3 +1,3 @@
-"""With two processes."""
+"""The tests of messages, with two processes."""
 
 from e2e.test_messages import *  # noqa: F403

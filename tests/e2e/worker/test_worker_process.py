@@ -168,7 +168,7 @@ def handle(body: str, context: MessageContext):
 
 
 def until_extended(queues: Queues, queue: str) -> None:
-    """So often that the message was hidden for longer than the visibility timeout."""
+    """Waits until the message has been hidden for longer than the visibility timeout."""
 
     def is_extended() -> bool:
         (message,) = queues.messages(queue)

@@ -34,7 +34,7 @@ class Target(NamedTuple):
 
 
 def text_of(data: bytes) -> str:
-    """As JSON or a form could contain it: lone surrogates are text too."""
+    """Returns a text that JSON or a form could contain: lone surrogates are text too."""
     try:
         return data.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:

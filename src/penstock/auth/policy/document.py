@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Literal, NamedTuple
 
 Kind = Literal["identity", "resource", "session", "trust"]
-"""Of a user or role; of a queue; of a session (AssumeRole's Policy); of a role: who may assume it."""
+"""What a policy is for: a user or role; a queue; a session (AssumeRole's Policy); saying who may assume a role."""
 
 BYTES_MAX = 20_480  # the largest that IAM accepts anywhere
 _VERSIONS = ("2012-10-17", "2008-10-17")

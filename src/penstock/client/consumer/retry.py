@@ -120,7 +120,7 @@ class _GiveUpAtOnce:
 
 
 GIVE_UP: Final = _GiveUpAtOnce()
-"""In ``by_type`` of a policy: further attempts are useless."""
+"""A value for ``by_type`` of a policy: further attempts are useless."""
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ class Listener:
         self.date = DateHeader()
         self.turns = RequestTurns()
         self.deadlines: list[float]
-        """For a connection that begins to wait now, by what it waits for."""
+        """The deadlines of a connection that begins to wait now, by what it waits for."""
         self._clients = clients or ClientAddresses()
         self._sockets: list[socket.socket] = []
         self._connections: dict[Connection, asyncio.Task[None] | None] = {}  # with the task that sets it up

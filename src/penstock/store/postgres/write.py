@@ -16,7 +16,7 @@ from penstock.store.postgres.connection import Connection
 from penstock.store.sql_files import load
 
 FORGET_ROWS_MAX = 2000
-"""So many remembered sends of a queue are forgotten in one commit; the rest gets a mark."""
+"""How many remembered sends of a queue one commit forgets at most; the rest gets a mark."""
 
 SQL = load("postgres", "write")
 _NEVER_RECEIVED = (0, 0, 0, None)

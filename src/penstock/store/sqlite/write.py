@@ -22,7 +22,7 @@ CONTENT_INSIDE_MAX = 2048
 """Larger contents lie apart from their entry, so that a receive does not rewrite them."""
 
 FORGET_ROWS_MAX = 2000
-"""So many remembered sends of a queue are forgotten in one commit; the rest gets a mark."""
+"""How many remembered sends of a queue one commit forgets at most; the rest gets a mark."""
 
 SQL = load("sqlite", "write")
 _NOTHING: Set[int] = frozenset()
