@@ -38,7 +38,7 @@ BODY_BYTES = 200
 REQUESTS = 3  # of each message that is sent, received and deleted
 BATCH = 10
 AT_ONCE = 10  # requests of one thread
-SENT_PER_MESSAGE = 10  # where messages are only sent, so many more are
+SENT_PER_MESSAGE = 10  # this many times as many messages are sent where they are only sent
 
 Round = tuple[float, float]  # CPU µs of each, how many per second
 Work = Callable[[str, str, int], Round]

@@ -25,7 +25,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     move_rate_max: int = 500
 
     expiry_pause_ms: int = 10 * MINUTE
-    """After a stop of this length, what expired meanwhile is kept for as long; 0: not at all."""
+    """After a stop of this length, what expired during it is kept for as long again; 0: not at all."""
 
     # Quotas of one account; 0: unlimited.
     quota_queues: int = 0
@@ -49,7 +49,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     history_events_max: int = 50_000
     history_ms_max: int = DAY
     metrics_seconds_bytes: int = 32 * 1024 * 1024
-    metrics_seconds_queues: int = 1000  # so many at a time are looked at every second
+    metrics_seconds_queues: int = 1000  # at most this many of a shard are measured every second
 
     # Bounds for what is stored beside messages.
     tasks_active_max: int = 100  # move tasks, and bulk tasks, of one account in one shard

@@ -33,7 +33,7 @@ def make() -> Iterator[Callable[..., World]]:
 
 
 def send(world: World, name: str, body: str = "a") -> int:
-    """Answers the number of the message, which is the only one of its queue."""
+    """Returns the number of the message, which is the only one of its queue."""
     group = "g" if name.endswith(".fifo") else None
     world.do(world.queue(name).send([outgoing(body, group=group)], BOB))
     return world.stored(name)[-1].seq

@@ -15,7 +15,7 @@ KINDS = pytest.mark.parametrize("kind", ["", ".fifo"], ids=["standard", "fifo"])
 
 
 def make(world: World, kind: str = "", *, source: str = "source", messages: int = 0) -> None:
-    """A source, its dead-letter queue, and so many dead letters from it."""
+    """A source, its dead-letter queue, and this many dead letters from it."""
     if name_of("dead" + kind) not in world.do(world.broker.ask(NamesQuestion(name_of("dead").space))):
         world.create("dead" + kind)
     world.create(source + kind, dead_letters=("dead" + kind, 1), visibility_ms=SECOND)

@@ -302,7 +302,7 @@ def test_a_change_of_a_message_that_was_changed_meanwhile_is_refused(server: Ser
         headers={"X-Penstock-Console": "1", "Content-Type": "application/json"},
     )  # fmt: skip
     page.get_by_role("button", name="Save", exact=True).click()
-    expect(page.locator(".notice.error")).to_contain_text("changed meanwhile")
+    expect(page.locator(".notice.error")).to_contain_text("has changed since")
     assert client.receive_message(QueueUrl=url)["Messages"][0]["Body"] == "from elsewhere"
 
 
@@ -333,7 +333,7 @@ def test_messages_that_match_are_deleted_only_after_a_choice_and_the_name_of_the
     what, look = page.get_by_label("What to do"), page.get_by_role("button", name="See what would happen")
     expect(what).to_have_value("")
     expect(look).to_be_disabled()
-    page.get_by_label("At most so many a second").press("Enter")
+    page.get_by_label("At most this many a second").press("Enter")
     expect(dialog.get_by_role("button", name="messages")).to_have_count(0)
     what.select_option("delete")
     look.click()

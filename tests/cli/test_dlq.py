@@ -13,7 +13,7 @@ from support.texts import says
 
 
 def with_dead_letters(commands: CommandLine, count: int = 4) -> tuple[str, str]:
-    """A queue, and its dead-letter queue with so many messages."""
+    """A queue, and its dead-letter queue with this many messages."""
     queue, dead_letters = new_pair(commands)
     commands.done("message", "send", queue, '{"n": {n}}', "--template", "--count", str(count))
     commands.done("message", "receive", queue, "--max", str(count), "--visibility", "0s")

@@ -225,8 +225,8 @@ def fresh() -> Iterator[CommandLine]:
 def test_a_fresh_server_is_fine(fresh: CommandLine) -> None:
     output = fresh.done("doctor")
     assert output.startswith("hint     ") and output.splitlines()[0].endswith("[open-server]")
-    assert output.endswith("0 queues looked at: 1 hint\n")
-    assert fresh.done("doctor", "--ignore", "open-server") == "0 queues looked at: fine\n"
+    assert output.endswith("0 queues checked: 1 hint\n")
+    assert fresh.done("doctor", "--ignore", "open-server") == "0 queues checked: fine\n"
 
 
 def test_a_warning_is_exit_code_1_and_its_command_can_be_pasted(fresh: CommandLine) -> None:
@@ -234,7 +234,7 @@ def test_a_warning_is_exit_code_1_and_its_command_can_be_pasted(fresh: CommandLi
     result = fresh("doctor")
     assert result.exit_code == 1
     assert "warning  orders: has no dead-letter queue" in result.output
-    assert "1 queue looked at: 1 warning, 1 hint" in result.output
+    assert "1 queue checked: 1 warning, 1 hint" in result.output
     commands = [line.strip() for line in result.output.splitlines() if line.startswith("           ")]
     for command in commands[0].split(" && "):
         fresh.done(*shlex.split(command)[1:])

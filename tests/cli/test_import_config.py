@@ -295,7 +295,7 @@ TOO_LARGE = "aliases large nested"
 
 
 def bomb(levels: int, width: int, seed: str = "x") -> str:
-    """An environment where each level names the one before so many times."""
+    """An environment where each level names the one before this many times."""
     lines = [f"  l0: &l0 {seed}"]
     for level in range(1, levels + 1):
         lines.append(f"  l{level}: &l{level} [{', '.join([f'*l{level - 1}'] * width)}]")

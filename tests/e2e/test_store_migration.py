@@ -104,7 +104,7 @@ def fill_pages(sqs: Any, messages: int) -> str:
 
 
 def killed_in_the_middle(command: list[str], postgres: PostgresServer, database: str, before: int) -> int:
-    """Run a migration and kill it with SIGKILL while it writes. Answers how many messages the target has then."""
+    """Run a migration and kill it with SIGKILL while it writes. Returns how many messages the target has then."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     with process, psycopg.connect(postgres.url(database), autocommit=True) as target:
         while count_entries(target) <= before:

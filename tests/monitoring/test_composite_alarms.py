@@ -237,7 +237,7 @@ def test_a_suppressor_needs_its_periods(world: MonitoringWorld, cw: Any) -> None
 
 
 class CrashingTurns(Turns):
-    """Counts the pauses of work, and never continues after so many."""
+    """Counts the pauses of work, and never continues after this many."""
 
     def __init__(self, pauses_max: float = float("inf")) -> None:
         super().__init__()

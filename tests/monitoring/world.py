@@ -142,7 +142,7 @@ class MonitoringWorld(ShardsWorld):
         self.advance(MINUTE - self.clock.wall_ms() % MINUTE + 6 * SECOND)
 
     def minutes(self, count: int = 1, each: Callable[[], None] = lambda: None) -> None:
-        """Let so many minutes pass, with a look at alarms at the end of each and ``each`` at its beginning."""
+        """Let this many minutes pass, with a look at alarms at the end of each and ``each`` at its beginning."""
         for _ in range(count):
             each()
             self.advance(MINUTE)

@@ -22,7 +22,7 @@ PAGED = msgspec.structs.replace(
 
 
 def noisy_backlog(queues: Queues, messages: int) -> None:
-    """So many messages of one tenant, sent in batches that are large so that this takes seconds, not minutes."""
+    """This many messages of one tenant, sent in batches that are large so that this takes seconds, not minutes."""
     queues.create("q", visibility_ms=10 * MINUTE)
     batch = [Outgoing(body="noise", sender="AIDATEST", group="noisy")] * 5000
     for _ in range(messages // len(batch)):

@@ -89,7 +89,7 @@ def test_a_number_of_an_existing_policy_still_reads_as_it_was_written(number: st
 UNREADABLE = [
     pytest.param('{"Statement":{"Sid":"\\ud800","Effect":"Deny"}}', id="half a character"),
     pytest.param('{"Statement":[],"Statement":{"Effect":"Deny"}}', id="a part twice"),
-    pytest.param('{"Statement":["Deny"]}', id="a statement that is none"),
+    pytest.param('{"Statement":["Deny"]}', id="an invalid statement"),
     pytest.param('{"Statement":"Deny"}', id="no statements"),
     pytest.param("[]", id="no object"),
     pytest.param("{", id="no JSON"),

@@ -1,7 +1,7 @@
 """How many examples generated tests draw.
 
 Few by default, so that the tests are quick. ``make test-slow`` draws six to twelve times as many
-(PENSTOCK_EXAMPLES=many), the same in each run. PENSTOCK_EXAMPLES=5000 draws so many histories, other ones each time.
+(PENSTOCK_EXAMPLES=many), the same in each run. PENSTOCK_EXAMPLES=5000 draws that many, other ones each time.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ NOW_MS = 1_700_000_000_000
 
 
 class Interruption:
-    """Lets so many appends pass; the next one fails, after it was made or not, and so do all others."""
+    """Lets this many appends pass; the next one fails, after it was made or not, and so do all others."""
 
     def __init__(self, appends: int, *, made: bool) -> None:
         self._left = appends

@@ -1,7 +1,7 @@
 """Bulk tasks: all messages of a queue that match a filter are deleted, moved, copied, released or reset.
 
 A task goes through the queue in order of position, a chunk at a time, up to the position that was the last when it
-began: it ends whatever arrives meanwhile. Each chunk is one commit, which also carries the progress of the task, so
+began: it ends whatever arrives later. Each chunk is one commit, which also carries the progress of the task, so
 that after a restart it resumes where it was and does nothing twice. A message that cannot be changed stays as it is,
 and is counted with the reason. A long filter is stored once, beside the record of the task, which shows a part of it.
 """
@@ -160,7 +160,7 @@ class BulkTasks(Part):
         self._stopped = False
 
     def start(self) -> None:
-        """Go on with the tasks that a restart interrupted."""
+        """Continue the tasks that a restart interrupted."""
         for task in list(self._tasks):
             if task.is_active:
                 run_detached(self._run(task.id))

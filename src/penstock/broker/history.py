@@ -42,7 +42,7 @@ DELETED: Final = "deleted"
 EXPIRED: Final = "expired"
 
 Noted = tuple[int, int, int, EventKind, Requester | None, int | str | None, int]
-"""(shard, seq, now_ms, event, requester, detail, queue). A detail that is a number: hidden for so many milliseconds.
+"""(shard, seq, now_ms, event, requester, detail, queue). A detail that is a number: hidden for that many ms.
 The queue is 0 where no request made it happen."""
 
 

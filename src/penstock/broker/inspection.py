@@ -3,7 +3,7 @@
 Looking changes nothing. Rows come from the store, a slice at a time, after what memory decided was written; what
 memory has decided since then is laid over them. Contents are read only where the filter or the caller needs them, and
 decoded and matched in the thread that reads. A call looks at a bounded number of messages and bytes; its cursor says
-where it ended in the order of the listing, so that the next one starts there whatever came or went meanwhile.
+where it ended in the order of the listing, so that the next one starts there whatever has come or gone since.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ _PAUSE_AFTER_ERROR_MS, _PAUSE_AFTER_ERROR_MS_MAX = SECOND, 30 * SECOND
 _HELD_MARGIN_MS = 100  # what is decided in one turn of the loop takes less
 _INTERRUPTED_MAX = 3  # beyond its tries a job may be interrupted so often, by crashes and moves of the shard
 _HIDDEN_MS_MAX = 11 * HOUR  # SQS: a message is hidden for at most twelve hours from its receive on
-_IDLE_MS = HOUR  # an internal queue that was empty for so long is deleted
+_IDLE_MS = HOUR  # an internal queue that was empty for this long is deleted
 _RETENTION_MS = 100 * 365 * DAY  # jobs do not expire: one that waits too long is given up when it is taken
 
 

@@ -177,7 +177,7 @@ class MetricLog:
     def _make_room(
         self, position: int, sizes: Mapping[str, int], hour_sizes: Mapping[str, int]
     ) -> tuple[Set[str], Set[str]]:
-        """Count so many bytes more of some accounts. The oldest blocks of the account that has the most go until all
+        """Count more bytes of some accounts. The oldest blocks of the account that has the most go until all
         of them have room. Returns the accounts whose minutes have none, not even those of a few hours, and those
         whose hours have none."""
         present, present_hours = position // _BLOCK_MS, position // _HOURS_BLOCK_MS

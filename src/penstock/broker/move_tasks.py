@@ -2,7 +2,7 @@
 
 Leaving one queue and joining the other is one commit, so that nothing is lost or doubled in a crash; for a queue of
 another shard, a message joins the outbox instead. A task survives a restart. It moves no more messages than the
-source held when it began, so that it ends whatever arrives meanwhile; which ones is the order of the queue: a later
+source held when it began, so that it ends whatever arrives later; which ones is the order of the queue: a later
 message goes only where an earlier one was removed, or has to wait (in flight, in a group, of a noisy tenant).
 """
 
@@ -146,7 +146,7 @@ class MoveTasks(Part):
         self._stopped = False
 
     def start(self) -> None:
-        """Go on with the tasks that a restart interrupted."""
+        """Continue the tasks that a restart interrupted."""
         for task in list(self._tasks):
             if task.is_active:
                 self.run(task.id)

@@ -238,7 +238,7 @@ class Outbox(Part):
         self._on_refused[service] = decide
 
     def start(self) -> None:
-        """Go on with what was on its way when the shard was closed."""
+        """Continue with what was on its way when the shard was closed."""
         if OUTBOX in self.shard.usage:
             for route in self._routes.values():
                 route.wake()

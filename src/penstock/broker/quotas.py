@@ -72,7 +72,7 @@ class Quotas:
         return used, size
 
     def compare(self, used: tuple[int, int], messages: int, bytes_more: int) -> None:
-        """Raise QuotaReached if an account that has so much cannot have this many more messages and bytes."""
+        """Raise QuotaReached if an account that has this much cannot have this many more messages and bytes."""
         messages_max, bytes_max = self.limits.quota_messages, self.limits.quota_bytes
         if messages_max and messages and used[0] + messages > messages_max:
             raise QuotaReached("messages", messages_max)
@@ -80,7 +80,7 @@ class Quotas:
             raise QuotaReached("bytes", bytes_max)
 
     def add(self, account: str, messages: int, size: int) -> None:
-        """An account has so much more, which is durable."""
+        """Add to what an account has; it is durable."""
         used = self._by_account.get(account, _NOTHING)
         self._by_account[account] = now = used[0] + messages, used[1] + size
         if self._others is not None:

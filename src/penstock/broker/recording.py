@@ -29,7 +29,7 @@ from penstock.metrics.series import MINUTE_S, SECOND_S, kept_s
 
 _SECONDS_KEPT_S = kept_s(SECOND_S)
 _ROWS_PER_CHUNK = 60
-_CHUNK_S = 30 * 60  # a chunk with fewer rows, because they repeat, has so many seconds
+_CHUNK_S = 30 * 60  # a chunk with fewer rows, because they repeat, has this many seconds
 _ROW_BYTES = 320  # of a row that is an object
 _ENDED_MAX = 60
 

@@ -58,9 +58,11 @@ T = TypeVar("T")
 _ROWS_ENOUGH = 256
 _TURNS_MAX = 4
 _RETRY_MS = SECOND
-_UNKNOWN_MS_MAX = 5 * SECOND  # so long requests wait for the outcome of a commit
+_UNKNOWN_MS_MAX = 5 * SECOND  # requests wait at most this long for the outcome of a commit
 _RECEIVES_WRITTEN_AFTER_MS = 100
-_ALONE_MS = 10 * SECOND  # so long each request has a commit of its own after the store has refused data
+_ALONE_MS = (
+    10 * SECOND
+)  # for this long, each request has a commit of its own after the store has refused data
 _MAINTAIN_ROWS, _MAINTAIN_TIMES = 256, 16
 _TAKEN = "another process owns the shard"
 

@@ -49,7 +49,7 @@ class AlarmRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     period_s: int
     periods: int
-    to_alarm: int | None = None  # so many points of those periods must breach; None: all
+    to_alarm: int | None = None  # how many points of those periods must breach; None: all
     comparison: Comparison
     threshold: float
     missing: Missing | None = None  # as it was given; None is "missing"

@@ -306,7 +306,7 @@ def points_of(
 
 
 SHORT_HELD_S = 2 * MINUTE_S
-"""What begins so long before a time tells which values are held at it: the minute before it, and its own."""
+"""What begins this long before a time tells which values are held at it: the minute before it, and its own."""
 
 
 def short_points(

@@ -103,7 +103,7 @@ class AlarmActions(Part):
         return (self.jobs,)
 
     def start(self) -> None:
-        """Go on with what was not carried out when the shard was closed."""
+        """Continue with what was not carried out when the shard was closed."""
         for key, pending in self._stored_before:  # by an earlier release
             self._stored_before.remove(key)
             self._add(pending)

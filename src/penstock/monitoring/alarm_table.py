@@ -95,7 +95,7 @@ class AlarmTable(Part):
         return len(self._records)
 
     def by_space(self) -> Iterator[list[Alarm]]:
-        """Alarms may be changed meanwhile."""
+        """Alarms may be changed while this waits."""
         for space in list(self._by_space):
             yield list(self._by_space.get(space, {}).values())
 
@@ -248,7 +248,7 @@ class AlarmTable(Part):
         self._following.discard(space)
 
     def follow_all(self) -> None:
-        """Go on with what a refused commit has left."""
+        """Continue with what a refused commit has left."""
         for space in list(self._changed):
             self.follow(space)
 

@@ -558,7 +558,7 @@ class MetricStore(Part):
         )
 
     def _oldest(self, free: int) -> Steps[int]:
-        """The time at which the last of the chunks ends that have to go to free so many bytes."""
+        """The time at which the last of the chunks ends that have to go to free this many bytes."""
         sizes: Counter[int] = Counter()  # of what may go, by the time when it ends
         for metric in self:
             if self._budget.is_above_share(metric.space.account):

@@ -80,7 +80,7 @@ class Lane:
         self.group = group
         self.ready = 0  # in memory
         self.in_flight = 0
-        self.stored = 0  # at most so many more are ready in the store only
+        self.stored = 0  # at most this many more are ready in the store only
         self.stored_since_read = 0
         self.loaded_to = loaded_to
         self.reading = False
@@ -366,7 +366,7 @@ class Backlog(Generic[L]):
     def expired(self, now_ms: int, pause: bool = True) -> list[Entry]:
         """Messages in memory that are past their retention; the queue removes them.
 
-        Looking through all of memory pauses a second between two runs. Meanwhile a receive passes over expired
+        Looking through all of memory pauses a second between two runs. In the pause, a receive passes over expired
         messages by itself. Those that only the store has are found by ReadExpired."""
         cutoff_ms = self.expiry_cutoff_ms(now_ms)
         if self._oldest_ms > cutoff_ms or (pause and now_ms < self._swept_ms + _SWEEP_PAUSE_MS):

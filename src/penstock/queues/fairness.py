@@ -2,7 +2,7 @@
 
 A tenant is a message group of a standard queue; messages without a group are never noisy. Quiet tenants are served
 first, oldest message first; among noisy ones the tenant with the fewest messages in flight. In an internal queue, a
-tenant with so many messages in flight as its group may have is full, and is passed over.
+tenant with as many messages in flight as its group may have is full, and is passed over.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ _IDS_MAX = 100
 _ATTRIBUTES_MAX = 10  # SQS: a message has no more
 _CUT_LENGTH, _CUT_IDS = 100, 10  # of what is shown of a filter
 _PATTERN_SIZE_MAX = 20_000
-_COUNT_WEIGHT = 10  # a repetition of something takes so many times the memory of a character
+_COUNT_WEIGHT = 10  # a repetition of something takes this many times the memory of a character
 _PARENTHESES_MAX = 40  # each level of alternatives in alternatives takes the time of all within
 _PATTERNS_KEPT = 32  # each takes less than a megabyte
 _SECONDS_MAX = 1e9
@@ -67,7 +67,7 @@ class RegexBudget:
         self._timer = timer
 
     def search(self, pattern: regex.Pattern[str], text: str) -> bool:
-        """Raises FilterTooSlow. Other threads run meanwhile."""
+        """Raises FilterTooSlow. Other threads run while it matches."""
         begun = self._timer()
         try:
             if self._left_s <= 0:

@@ -70,7 +70,7 @@ _JSON = b"application/x-amz-json-1.0"
 _KEPT_HEADERS = (
     b"host", b"user-agent", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-forwarded-port",
 )  # fmt: skip
-_FAILED_SIGN_INS, _FAILED_SIGN_IN_S = 10, 10.0  # so many at once, then one in so many seconds
+_FAILED_SIGN_INS, _FAILED_SIGN_IN_S = 10, 10.0  # this many at once, then one in this many seconds
 _SIGN_IN_BYTES_MAX = 16 * 1024
 
 

@@ -29,7 +29,7 @@ _READERS_MAX = 4
 
 class ResumedClock(Clock, Protocol):
     def resume(self, last_now_ms: int, last_wall_ms: int) -> None:
-        """Go on from the last readings that the store has."""
+        """Continue from the last readings that the store has."""
 
 
 class ShardRuntime(Runtime, Protocol):
@@ -84,7 +84,7 @@ def _open_store(store: EncryptedStore) -> ShardState:
     if UNFINISHED in state.records:
         store.close()
         raise StoreRefused(
-            "the store holds an unfinished copy of another one: repeat the same penstock migrate, which goes on"
+            "the store holds an unfinished copy of another one: repeat the same penstock migrate, which continues"
         )
     return state
 

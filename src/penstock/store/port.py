@@ -16,7 +16,7 @@ from penstock.metrics.histogram import Histogram
 from penstock.store.changes import Changes, DedupRow, EntryRow, LogRow
 
 CONTENT_BYTES_PER_READ = 2 * 1024 * 1024
-"""A read of many messages brings the content of the first ones, up to about so many bytes in all."""
+"""A read of many messages brings the content of the first ones, up to about this many bytes in all."""
 
 LAST = (1 << 63) - 1
 """No number, position or time is beyond this one."""
@@ -122,7 +122,7 @@ class Store(Protocol):
     def append(self, changes: Changes, mark: Mark) -> Set[int]:
         """Make one commit durable as number ``changes.number``, whole or not at all.
 
-        Answers the seqs of replacements that were skipped because the message is gone or has another version.
+        Returns the seqs of replacements that were skipped because the message is gone or has another version.
         Raises StoreLost if the number is taken: the shard is another's. StoreUnknown if it cannot be known whether
         the commit was made: ``end`` settles it. StoreBroken after a failed fsync. Every other StoreError means that
         nothing was done; of these, StoreFull passes when there is space again, and DataRefused means that the store

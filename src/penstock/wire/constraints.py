@@ -27,7 +27,7 @@ from penstock.turns import Steps
 from penstock.wire.shapes import bare_hint
 
 VIOLATIONS_MAX = 10
-"""Nothing more is looked at after so many, as AWS has it: a request must not cost more than a few."""
+"""Checking ends after this many violations, as in AWS: a request must not cost more than a few."""
 
 _SHOWN_MAX = 4096  # of a value: no message of a fault is longer
 

@@ -1,4 +1,4 @@
-"""What has to be true of every framework. ``send`` sends a task that takes so many seconds, and leaves lines."""
+"""What has to be true of every framework. ``send`` sends a task that takes this many seconds, and leaves lines."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def followed_task(target: Target, admin: AdminQueue, task: Json) -> Json:
                 time.sleep(_POLL_S)
                 task = admin.call("GET", path)
     except KeyboardInterrupt:
-        target.out.note(f"the task goes on; to end it: penstock task cancel {admin.name} {task['id']}")
+        target.out.note(f"the task continues; to end it: penstock task cancel {admin.name} {task['id']}")
         raise
     return task
 
@@ -118,7 +118,7 @@ def could_not(task: Json) -> str:
 
 
 _OPTIONS = (
-    click.option("--rate", type=RATE, metavar="RATE", help="Change at most so many messages a second."),
+    click.option("--rate", type=RATE, metavar="RATE", help="Change at most this many messages a second."),
     click.option("--dry-run", is_flag=True, help="Only say how many messages match, and how many cannot."),
     click.option("--no-wait", is_flag=True, help="Return when the task has started."),
     yes_option,

@@ -1,6 +1,6 @@
 """The commands of ``penstock message`` that change messages where they are, by the admin API.
 
-A change carries the version of the message that was seen: if the message was changed meanwhile, nothing is done.
+A change carries the version of the message that was seen: if the message has changed since, nothing is done.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _version = click.option(
     help="Set an attribute; TYPE is String, Number or Binary (base64). Can be repeated.",
 )  # fmt: skip
 @click.option("--remove-attribute", "removed", multiple=True, metavar="NAME", help="Can be repeated.")
-@click.option("--delay", type=DURATION, help="Deliver it so long from now: 5m; 0s makes it visible.")
+@click.option("--delay", type=DURATION, help="Deliver it after this time: 5m; 0s makes it visible.")
 @click.option("--group", metavar="ID", help="Put it into another message group.")
 @_version
 @with_target

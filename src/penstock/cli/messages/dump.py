@@ -30,12 +30,12 @@ _LAST_POLL_S = 2  # Amazon SQS asks all of its servers only if a receive waits
 @queue_argument
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True))
 @with_filter
-@click.option("--resume", is_flag=True, help="Go on where an interrupted dump to FILE has ended.")
+@click.option("--resume", is_flag=True, help="Continue an interrupted dump to FILE.")
 @click.option(
     "--receive", is_flag=True, help="Receive the messages, which counts: the only way with Amazon SQS."
 )
 @click.option(
-    "--visibility", type=DURATION, default=600.0, help="With --receive: hide them for so long.  [10m]"
+    "--visibility", type=DURATION, default=600.0, help="With --receive: hide them for this long.  [10m]"
 )
 @with_target
 def command(
@@ -44,7 +44,7 @@ def command(
     """Write the messages of QUEUE to FILE, one JSON object a line. Nothing is received, hidden or counted.
 
     All states and all attributes are written; penstock load sends them again. FILE "-" is standard output. What an
-    interrupted dump needs to go on is kept in FILE.state.
+    interrupted dump needs to continue is kept in FILE.state.
 
     With Amazon SQS, a message can be read by receiving it only. With --receive, messages are received, written, and
     made visible again at the end. That counts as a receive, and can send messages to the dead-letter queue.
@@ -59,7 +59,7 @@ def command(
     filter = chosen(flags)
     if receive:
         if filter or resume:
-            raise Failure("--receive takes all messages that it gets: it cannot filter or go on")
+            raise Failure("--receive takes all messages that it gets: it cannot filter or resume")
         count = _received(target, target.queue_url(queue), file, round(visibility))
     elif target.is_penstock:
         count = write_messages(target, AdminQueue(target, queue), filter, file, None, resume=resume)
@@ -128,9 +128,7 @@ class _DumpState:
             saved = json.loads(path.read_bytes())
             state = cls(file, queue, filter, saved["after"], saved["count"], saved["offset"])
         except (FileNotFoundError, ValueError, KeyError, TypeError):
-            raise Failure(
-                f'there is no interrupted dump to go on with: "{path}" is missing or damaged'
-            ) from None
+            raise Failure(f'there is no interrupted dump to resume: "{path}" is missing or damaged') from None
         if (saved.get("queue"), saved.get("filter")) != (queue, filter):
             raise Failure(f'"{path}" is of a dump of {saved.get("queue")} with other conditions')
         return state

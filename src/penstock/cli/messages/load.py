@@ -37,7 +37,7 @@ _DELAY_S_MAX = 900  # SQS
 @click.command("load")
 @queue_argument
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True, exists=True))
-@click.option("--rate", type=RATE, help="At most so many messages a second.")
+@click.option("--rate", type=RATE, help="Send at most this many messages a second.")
 @click.option("--skip", type=click.IntRange(0), metavar="N", help="Skip the first N lines.")
 @click.option("--group", metavar="ID", help="Message group of lines that have none.")
 @click.option("--new-dedup-ids", is_flag=True, help="Give every message a new deduplication id.")
@@ -70,7 +70,7 @@ def command(
     state = None if file == STANDARD else _LoadState(file, url)
     done = skip or 0
     if skip is None and state is not None and (done := state.read()):
-        target.out.note(f'going on after line {done}: remove "{state.path}" to load all lines')
+        target.out.note(f'continuing after line {done}: remove "{state.path}" to load all lines')
     refused = _Refused(target, errors, is_continued=done > 0)
     reader = _LineReader(refused, group, new_dedup_ids)
     sent = 0
@@ -227,7 +227,7 @@ class _LoadState:
         except FileNotFoundError:
             return 0
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise Failure(f'"{self.path}" is damaged: remove it, and give --skip N to go on') from None
+            raise Failure(f'"{self.path}" is damaged: remove it, and give --skip N to continue') from None
         if saved != self._of:
             raise Failure(
                 f'"{self.path}" is of a load of another file, or into {saved.get("queue")}: remove it to load all'

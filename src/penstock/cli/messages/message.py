@@ -50,8 +50,8 @@ for each in (send.send, *changes.COMMANDS):
 @click.option(
     "--max", "count", type=click.IntRange(1), default=1, show_default=True, help="Messages at most."
 )
-@click.option("--wait", type=DURATION, default=0.0, help="Wait so long for the first message.")
-@click.option("--visibility", type=DURATION, help="Hide them so long.  [the queue's timeout]")
+@click.option("--wait", type=DURATION, default=0.0, help="Wait at most this long for the first message.")
+@click.option("--visibility", type=DURATION, help="Hide them for this long.  [the queue's timeout]")
 @click.option("--delete", is_flag=True, help="Delete them after they were printed.")
 @with_target
 def receive(

@@ -35,7 +35,7 @@ from penstock.clock import real_s
 @click.option("--delay", type=DURATION, help="Deliver it later: 30s, 5m.")
 @click.option("--template", is_flag=True, help="Replace {n}, {uuid} and {now} in body, attributes and ids.")
 @click.option("--count", type=click.IntRange(1), default=1, help="Send as many messages.")
-@click.option("--rate", type=RATE, help="At most so many messages a second.")
+@click.option("--rate", type=RATE, help="Send at most this many messages a second.")
 @with_target
 def send(
     target: Target,

@@ -11,7 +11,7 @@ from penstock.cli.target import Target
 
 BATCH = 10
 MESSAGE_BYTES_MAX = 1_048_576  # SQS: of a message, and of a batch in sum
-_SLICES_PER_S = 10  # at a rate, a second is cut into so many requests
+_SLICES_PER_S = 10  # at a rate, a second is divided among this many requests
 
 
 class MessageToSend(NamedTuple):

@@ -62,7 +62,7 @@ for _part in (create, set_, purge, delete, scale):
     "--sort", type=click.Choice(list(SORTS)), default="name", show_default=True, help="Sort by this."
 )
 @click.option("--descending", "-d", is_flag=True, help="Largest first.")
-@click.option("--limit", "-n", type=click.IntRange(1), metavar="N", help="At most so many queues.")
+@click.option("--limit", "-n", type=click.IntRange(1), metavar="N", help="Show at most this many queues.")
 @click.option("--names", is_flag=True, help="Print names only, which is faster.")
 @click.option("--internal", is_flag=True, help="List the server's own work that waits, of all accounts.")
 @with_target
@@ -249,7 +249,7 @@ def _indented(document: str) -> str:
 @command.command("stat")
 @click.argument("queue", type=QUEUE)
 @click.argument("numbers", nargs=-1, type=click.Choice(_NUMBERS), metavar="[NUMBER]...")
-@click.option("--watch", "-w", is_flag=True, help="Go on printing, a line each time.")
+@click.option("--watch", "-w", is_flag=True, help="Keep printing, a line each time.")
 @click.option(
     "--interval",
     type=DURATION,
@@ -259,7 +259,7 @@ def _indented(document: str) -> str:
     help="Between two lines with --watch.",
 )
 @click.option(
-    "--count", "-n", "times", type=click.IntRange(1), metavar="N", help="End --watch after so many lines."
+    "--count", "-n", "times", type=click.IntRange(1), metavar="N", help="End --watch after this many lines."
 )
 @with_target
 def stat(

@@ -41,7 +41,7 @@ def command() -> None:
     "--to", type=QUEUE, metavar="QUEUE", help="Where to. Default: to the queue that each came from."
 )
 @click.option(
-    "--rate", type=RATE, metavar="RATE", help="At most so many messages a second; SQS: at most 500."
+    "--rate", type=RATE, metavar="RATE", help="At most this many messages a second; SQS: at most 500."
 )
 @click.option("--wait", is_flag=True, help="Wait until all are moved, with a progress bar in a terminal.")
 @with_target

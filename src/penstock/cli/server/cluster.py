@@ -72,7 +72,7 @@ def status(as_json: bool, **flags: Any) -> None:
 def drain(node: str, wait: bool, timeout: float, as_json: bool, **flags: Any) -> None:
     """Move all shards of NODE to other nodes, a few at a time, and give it no new ones.
 
-    Every request is answered meanwhile. The node says that it is not ready, so that a load balancer sends requests
+    Every request is still answered. The node says that it is not ready, so that a load balancer sends requests
     elsewhere, and continues to serve. It drains until undrain, or until it is started again. If all nodes drain, the
     shards stay where they are.
 
@@ -118,7 +118,7 @@ def move(
 ) -> None:
     """Move SHARD to NODE, where it stays while that node is alive and does not drain.
 
-    Others are moved so that the nodes stay balanced. Every request is answered meanwhile.
+    Others are moved so that the nodes stay balanced. Every request is still answered.
 
     \b
     Examples:

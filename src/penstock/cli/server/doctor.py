@@ -166,7 +166,7 @@ def _queue_facts(target: Target, url: str, receives: int) -> QueueFacts | None:
 
 
 def _with_messages(queue: AdminQueue, attributes: dict[str, str], receives: int) -> QueueFacts:
-    """What the admin API tells; without it if the caller may not use that."""
+    """The queue with what the admin API tells, or without that if the caller may not use it."""
     try:
         info = queue.call("GET")
         in_flight = _sample(queue, {"state": "in_flight"}) if info["in_flight"] else []
@@ -202,5 +202,5 @@ def _show(out: Output, findings: list[Finding], queues: int) -> None:
         click.echo(f"           {safe(finding.command)}")
     counts = Counter(finding.severity for finding in findings)
     parts = [f"{counts[s]} {s}{'s' if counts[s] != 1 else ''}" for s in _EXIT_CODES if counts[s]]
-    looked_at = f"{queues} queue{'s' if queues != 1 else ''} looked at"
-    click.echo(f"{looked_at}: {', '.join(parts) or 'fine'}")
+    checked = f"{queues} queue{'s' if queues != 1 else ''} checked"
+    click.echo(f"{checked}: {', '.join(parts) or 'fine'}")

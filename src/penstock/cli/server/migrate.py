@@ -32,7 +32,7 @@ from penstock.server.startup_report import amount
 from penstock.store.encrypted import Cipher
 
 _LINE_EVERY_S = 5
-_AGAIN = "repeat the command to go on where it was"
+_AGAIN = "repeat the command to continue where it stopped"
 
 
 @click.command("migrate")

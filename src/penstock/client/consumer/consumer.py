@@ -35,8 +35,8 @@ from penstock.client.consumer.settling import Settling
 
 log = logging.getLogger("penstock.worker")
 
-_CANCELLED_S = 1.0  # at a stop: so long handlers have to end after they were cancelled
-_GIVE_BACK_S = 5.0  # at a stop: so long the server has to answer
+_CANCELLED_S = 1.0  # at a stop: how long handlers have to end after they were cancelled
+_GIVE_BACK_S = 5.0  # at a stop: how long the server has to answer
 
 
 class Interrupted(Exception):

@@ -3,7 +3,7 @@
 A key is in progress while its handler runs, for a time that is renewed, and done afterwards, with the result. A
 delivery whose key is done is not handled; one whose key is in progress elsewhere comes back when that time ends. A
 crash between the work of a handler and the note that it is done leaves the work to be repeated: what must not happen
-twice in that case belongs into one transaction with the work.
+twice in that case belongs in one transaction with the work.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ export function Messages({ queue, allowed, params }) {
     ${bulk && html`<${BulkDialog} queue=${queue} filter=${filter} onClose=${() => { setBulk(false); reload(); }} />`}`;
 }
 
-// One request looks at a part of a long queue: go on until a page is full or the queue ends.
+// One request looks at a part of a long queue: repeat this until a page is full or the queue ends.
 async function fullPage(queue, filter, after, signal) {
   let messages = [], next = after;
   for (let requests = 0; requests < 50; requests++) {

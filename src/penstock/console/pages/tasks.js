@@ -60,7 +60,7 @@ export function BulkDialog({ queue, filter, operation: first = "", onClose }) {
         <option value="" disabled>Choose</option>
         ${OPERATIONS.map(([value, title]) => html`<option value=${value}>${title}</option>`)}</select><//>
       ${needsTarget && html`<${Field} label="Queue"><input required value=${to} onInput=${(event) => { setTo(event.target.value); setPlan(null); }} /><//>`}
-      <${Field} label="At most so many a second" hint="As fast as possible if empty."><input type="number" min="1" value=${rate} onInput=${(event) => setRate(event.target.value)} /><//>
+      <${Field} label="At most this many a second" hint="As fast as possible if empty."><input type="number" min="1" value=${rate} onInput=${(event) => setRate(event.target.value)} /><//>
       ${plan && html`<div class="card plan"><p><b>${plural(plan.can ?? 0, "message")}</b> ${destroys ? "will be deleted" : "can be changed"}${plan.complete === false ? " of those looked at so far" : ""}.
         ${destroys && plan.can > 0 && " This cannot be undone."}</p>
         ${plan.cannot.map(({ reason, count: each }) => html`<p class="soft">${plural(each, "message")} cannot: ${reason}</p>`)}</div>

@@ -90,6 +90,6 @@ class Migration:
             raise StoreBroken("the target is not an exact copy: " + "; ".join(wrong))
         if any(store.end() != state.end for store, state in self._sources):
             raise StoreBroken(
-                "the source was used meanwhile: stop its server, remove the target, begin again"
+                "the source was used during the copy: stop its server, remove the target, begin again"
             )
         return sums

@@ -1,7 +1,7 @@
 """One HTTP/1.1 connection, directly on the event loop's transport.
 
 Requests of a connection run one after the other, so that pipelined responses are sent in order and a later request
-sees what an earlier one did. A request that arrives whole while nothing else is going on takes the short way through
+sees what an earlier one did. A request that arrives whole while no other is being served takes the short way through
 :meth:`Connection.data_received`; everything else goes through :meth:`Connection._advance`. On a busy server they wait
 for their turn (:mod:`penstock.server.http.request_turns`).
 

@@ -137,7 +137,7 @@ class Supervisor:
         try:
             wanted = load_again(self._config).share(len(self._numbers), self._config.shards)
         except ConfigError:
-            pass  # the processes log why, and go on with the present settings
+            pass  # the processes log why, and keep the present settings
         else:
             self._config = replace(adopt(self._config, wanted).config, queues=wanted.queues)
             set_log_level(self._config.log_level)

@@ -106,7 +106,7 @@ def _url(value: object) -> str:
 def _public_url(value: object) -> str:
     text = _url(value)
     host = urlsplit(text).netloc
-    # The placeholder belongs into the host, once: a request to such a host tells its region.
+    # The placeholder belongs in the host, once: a request to such a host tells its region.
     rest = text.replace(host, host.replace(REGION_PLACEHOLDER, "", 1), 1)
     if "{" in rest or "}" in rest:
         raise ValueError

@@ -93,7 +93,7 @@ def to_fault(error: Exception) -> Fault | None:
     if isinstance(error, FilterInvalid | FilterTooSlow | TaskInvalid):
         return admin_fault("InvalidParameter", f"{error}.")
     if isinstance(error, ContentOutdated):
-        text = f"The message was changed meanwhile: its version is {error.version}. Read it again."
+        text = f"The message has changed since it was read: its version is {error.version}. Read it again."
         return admin_fault("VersionMismatch", text)
     if isinstance(error, KeyUnavailable):
         text = f"The encryption key {error.key} cannot be used: enable it, or restore it to the keyring."

@@ -52,7 +52,7 @@ async def list_messages(admin: Admin, request: ListMessagesRequest, call: Call) 
 def _infos(
     admin: Admin, queue: LiveQueue, views: Iterable[MessageView], bytes_left: int
 ) -> Steps[list[MessageInfo]]:
-    """``bytes_left``: so much of the bodies is shown, of all together."""
+    """``bytes_left``: how much of all bodies together may still be shown."""
     infos: list[MessageInfo] = []
     for view in views:
         info = message_info(admin, queue, view, body_bytes=bytes_left)

@@ -61,7 +61,7 @@ class CommitStatements:
             self._add("replace", (*columns("iibiiiu", replaced), shard, shard, shard))
 
     def send(self, connection: Connection) -> Set[int]:
-        """One transaction in one round trip. Answers the seqs of replacements that were skipped."""
+        """One transaction in one round trip. Returns the seqs of replacements that were skipped."""
         with connection.pipeline():
             connection.execute("BEGIN")
             for text, parameters in self._statements:

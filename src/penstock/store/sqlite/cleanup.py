@@ -38,7 +38,7 @@ class Shrinking:
         self._pages_given_back = 0  # in the log; the file itself is cut from time to time
 
     def shrink(self, connection: sqlite3.Connection, pages_max: int, free_bytes: int) -> bool:
-        """Answers whether there is more to give back."""
+        """Returns whether there is more to give back."""
         (free_pages,) = connection.execute("PRAGMA freelist_count").fetchone()
         surplus = free_pages - FREE_PAGES_KEPT
         if surplus > 0:

@@ -30,7 +30,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def write(connection: sqlite3.Connection, changes: Changes, mark: Mark) -> Set[int]:
-    """Answers the seqs of replacements that were skipped."""
+    """Returns the seqs of replacements that were skipped."""
     number = changes.number
     if connection.execute(SQL["advance"], (number, *mark, number - 1)).rowcount == 0:
         raise StoreLost(f"commit {number} does not follow the last one: another process owns the shard")

@@ -71,7 +71,7 @@ FROM unnest(%s, %s, %s, %s, %s, %s, %s, %s, %s) AS new (
 WHERE entries.shard = %s AND entries.seq = new.seq
 
 -- name: replace
--- Of the messages to be edited, those that are there and have the version they should; answers which.
+-- Of the messages to be edited, returns those that are there and have the version they should.
 WITH
   found AS (
     SELECT entries.seq, entries.queue, entries.size AS size_before, new.content, new.version, new.size,
@@ -122,7 +122,7 @@ DELETE FROM logs WHERE shard = %s AND kind = %s AND key = %s AND position <= %s
 INSERT INTO dedup (shard, queue, seq, digest, until_ms) SELECT %s, * FROM unnest(%s, %s, %s, %s)
 
 -- name: forget_sends
--- So many rows; a mark stands for the rest.
+-- At most this many rows; a mark stands for the rest.
 WITH forgotten AS (
   DELETE FROM dedup
   WHERE shard = %(shard)s AND queue = %(queue)s AND seq <= (
@@ -141,7 +141,7 @@ ON CONFLICT (shard, queue) DO UPDATE SET seq = greatest(voids.seq, excluded.seq)
 SELECT queue, position, seq FROM voids WHERE shard = %s ORDER BY queue LIMIT 1
 
 -- name: remove_void_entries
--- So many rows, where a large content counts as one row for each KiB.
+-- At most this many rows, where a large content counts as one row for each KiB.
 DELETE FROM entries WHERE shard = %(shard)s AND seq = ANY(ARRAY(
   SELECT seq FROM (
     SELECT seq, sum(1 + size / 1024) OVER (ORDER BY position, seq) - (1 + size / 1024) AS before FROM (

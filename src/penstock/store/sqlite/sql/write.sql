@@ -112,7 +112,7 @@ WHERE queue = :queue
 SELECT queue, position, seq FROM voids ORDER BY queue LIMIT 1
 
 -- name: void_entries
--- So many rows, where a content that lies apart counts as one row for each KiB it takes to free.
+-- At most this many rows, where a content that lies apart counts as one row for each KiB it takes to free.
 SELECT json_group_array(seq) FROM (
   SELECT seq, sum(cost) OVER (ORDER BY place ROWS UNBOUNDED PRECEDING) - cost AS before FROM (
     SELECT seq, position AS place,
