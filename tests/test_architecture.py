@@ -74,6 +74,8 @@ SQS_NUMBERS = {
     1_209_600: "the longest retention, in seconds",
 }
 SQS_PLACES = ("limits", "queues", "broker", "services.sqs")
+# The client has them a second time, because it works without the server.
+CLIENT_PLACES = ("client", "cli")
 
 
 def module_name(file: Path) -> str:
@@ -380,12 +382,23 @@ def test_no_class_name_is_used_twice() -> None:
     assert twice == {}
 
 
-def test_each_number_of_sqs_stands_in_one_module() -> None:
-    places = defaultdict[Any, set[str]](set)
-    for module, tree in MODULES.items():
-        if any(f"{module}.".startswith(f"{place}.") for place in SQS_PLACES):
+def repeated_numbers(modules: dict[str, ast.Module], places: tuple[str, ...]) -> dict[str, set[str]]:
+    """The numbers of SQS that stand in several modules."""
+    found = defaultdict[Any, set[str]](set)
+    for module, tree in modules.items():
+        if any(f"{module}.".startswith(f"{place}.") for place in places):
             for node in ast.walk(tree):
                 if isinstance(node, ast.Constant) and node.value in SQS_NUMBERS:
-                    places[node.value].add(module)
-    repeated = {f"{SQS_NUMBERS[number]}: {number}": at for number, at in places.items() if len(at) > 1}
-    assert repeated == {}
+                    found[node.value].add(module)
+    return {f"{SQS_NUMBERS[number]}: {number}": at for number, at in found.items() if len(at) > 1}
+
+
+@pytest.mark.parametrize("places", [SQS_PLACES, CLIENT_PLACES], ids=["server", "client"])
+def test_each_number_of_sqs_stands_in_one_module(places: tuple[str, ...]) -> None:
+    assert repeated_numbers(MODULES, places) == {}
+
+
+def test_a_number_of_sqs_in_two_modules_is_found() -> None:
+    modules = {"client.a": ast.parse("LONGEST_S = 43_200"), "cli.b": ast.parse("wait(43200)")}
+    assert list(repeated_numbers(modules, CLIENT_PLACES).values()) == [{"client.a", "cli.b"}]
+    assert repeated_numbers(modules, SQS_PLACES) == {}

@@ -9,6 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from penstock.client.backoffs import Backoff as Backoff
+    from penstock.client.backoffs import Constant as Constant
+    from penstock.client.backoffs import Exponential as Exponential
     from penstock.client.buffer import BufferedReceiver as BufferedReceiver
     from penstock.client.client import Client as Client
     from penstock.client.codec import DecodeError as DecodeError
@@ -27,9 +30,6 @@ if TYPE_CHECKING:
     from penstock.client.consumer.middleware import log_handled as log_handled
     from penstock.client.consumer.receiving import CannotStart as CannotStart
     from penstock.client.consumer.retry import GIVE_UP as GIVE_UP
-    from penstock.client.consumer.retry import Backoff as Backoff
-    from penstock.client.consumer.retry import Constant as Constant
-    from penstock.client.consumer.retry import Exponential as Exponential
     from penstock.client.consumer.retry import GiveUp as GiveUp
     from penstock.client.consumer.retry import Retry as Retry
     from penstock.client.consumer.retry import RetryPolicy as RetryPolicy
@@ -86,7 +86,8 @@ _MODULES = {
     "consumer.metrics": ("Metrics",),
     "consumer.middleware": ("CallNext", "Middleware", "log_handled",),
     "consumer.receiving": ("CannotStart",),
-    "consumer.retry": ("GIVE_UP", "Backoff", "Constant", "Exponential", "GiveUp", "Retry", "RetryPolicy",),
+    "backoffs": ("Backoff", "Constant", "Exponential"),
+    "consumer.retry": ("GIVE_UP", "GiveUp", "Retry", "RetryPolicy"),
     "consumer.settings": ("ConsumerSettings",),
     "consumer.tracing": ("Tracing",),
     "consumer.worker": ("Worker",),

@@ -17,6 +17,7 @@ from penstock.client.calls import SqsCalls, decode, given_members
 from penstock.client.errors import ApiError, ChecksumMismatch, Unavailable
 from penstock.client.http.exchange import HttpResponse
 from penstock.client.large_payloads import LargePayloads
+from penstock.client.limits import DELAY_S_MAX, WAIT_S_MAX
 from penstock.client.objects import Json
 from penstock.client.session import Session
 from penstock.client.structs import (
@@ -42,9 +43,6 @@ from penstock.client.structs import (
     VisibilityEntry,
     to_attribute,
 )
-
-_WAIT_S_MAX = 20  # which a queue can have as its default
-DELAY_S_MAX = 15 * 60
 
 Attributes = Mapping[str, AttributeValue]
 QueueAttributes = Mapping[str, str | int | Mapping[str, Any]]
@@ -250,7 +248,7 @@ class Actions:
         received = await self._calls.call(
             ReceivedMessages,
             "ReceiveMessage",
-            wait_s=_WAIT_S_MAX if wait_time_seconds is None else wait_time_seconds,
+            wait_s=WAIT_S_MAX if wait_time_seconds is None else wait_time_seconds,
             abandoned=lambda answer: self._give_back(url, answer),
             QueueUrl=url,
             MaxNumberOfMessages=max_number_of_messages,

@@ -16,10 +16,8 @@ from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
 from typing import Generic, NamedTuple, TypeVar
 
+from penstock.client.limits import ENTRIES_MAX, MESSAGE_BYTES_MAX
 from penstock.client.structs import AttributeValue, to_attribute
-
-COUNT_MAX = 10
-BYTES_MAX = 1024 * 1024
 
 
 def message_size(body: str, attributes: Mapping[str, AttributeValue] | None) -> int:
@@ -34,8 +32,8 @@ def message_size(body: str, attributes: Mapping[str, AttributeValue] | None) -> 
 
 class BatchLimits(NamedTuple):
     linger_s: float = 0.005
-    count_max: int = COUNT_MAX
-    bytes_max: int = BYTES_MAX
+    count_max: int = ENTRIES_MAX
+    bytes_max: int = MESSAGE_BYTES_MAX
 
 
 R = TypeVar("R")

@@ -14,11 +14,11 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from types import TracebackType
 from typing import NamedTuple, Protocol, Self
 
-from penstock.client.consumer.retry import Exponential, spread
+from penstock.client.backoffs import Exponential, spread
 from penstock.client.errors import ApiError, Unavailable, is_final
+from penstock.client.limits import ENTRIES_MAX
 from penstock.client.structs import BatchResult, DoneEntry, Message, VisibilityEntry
 
-_BATCH_MAX = 10
 _BACKOFF = Exponential(0.5, 2.0, 20.0)
 _log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class MessageBuffer:
 
     def reserve(self) -> int:
         """How many to ask for now; 0: there is no room."""
-        count = max(0, min(_BATCH_MAX, self._messages_max - len(self._waiting) - self._reserved))
+        count = max(0, min(ENTRIES_MAX, self._messages_max - len(self._waiting) - self._reserved))
         self._reserved += count
         return count
 
@@ -243,9 +243,10 @@ class BufferedReceiver:
 
     async def _give_back(self, messages: list[Message]) -> None:
         """Make them visible. If that fails they become visible later."""
-        for start in range(0, len(messages), _BATCH_MAX):
+        for start in range(0, len(messages), ENTRIES_MAX):
             entries = [
-                VisibilityEntry(message.receipt_handle, 0) for message in messages[start : start + _BATCH_MAX]
+                VisibilityEntry(message.receipt_handle, 0)
+                for message in messages[start : start + ENTRIES_MAX]
             ]
             try:
                 await self._client.change_message_visibility_batch(self._queue, entries)

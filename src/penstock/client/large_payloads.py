@@ -16,7 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
-from penstock.client.batching import BYTES_MAX, message_size
+from penstock.client.batching import message_size
+from penstock.client.limits import MESSAGE_BYTES_MAX
 from penstock.client.payload_stores import PayloadError, PayloadMissing, PayloadStore, Pointer
 from penstock.client.structs import Message, SendEntry
 
@@ -42,7 +43,7 @@ class LargePayloads:
         self,
         store: PayloadStore,
         *,
-        threshold_bytes: int = BYTES_MAX,
+        threshold_bytes: int = MESSAGE_BYTES_MAX,
         always: bool = False,
         delete_payloads: bool = True,
     ) -> None:
@@ -55,10 +56,10 @@ class LargePayloads:
         :param delete_payloads: Whether bodies are deleted with their messages; True by default.
         :raises ValueError: The threshold is out of range.
         """
-        if not 0 <= threshold_bytes <= BYTES_MAX:
+        if not 0 <= threshold_bytes <= MESSAGE_BYTES_MAX:
             raise ValueError(
-                f"invalid value {threshold_bytes} for threshold_bytes: expected 0 to {BYTES_MAX}, the most that a "
-                "message can have"
+                f"invalid value {threshold_bytes} for threshold_bytes: expected 0 to {MESSAGE_BYTES_MAX}, the most "
+                "that a message can have"
             )
         self._store = store
         self._threshold_bytes = threshold_bytes
@@ -78,7 +79,7 @@ class LargePayloads:
         chosen = [entry for size, entry in sizes if self._is_large(size, entry)]
         # SQS: the sum of a batch has a limit, too.
         small.sort(key=lambda pair: pair[0])
-        while len(small) > 1 and sum(size for size, _ in small) > BYTES_MAX:
+        while len(small) > 1 and sum(size for size, _ in small) > MESSAGE_BYTES_MAX:
             chosen.append(small.pop()[1])
         return chosen
 

@@ -17,9 +17,9 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, TypedDict, Unpack
 
+from penstock.client.backoffs import Backoff, Exponential, spread
 from penstock.client.batching import Batcher, BatchLimits, PendingSend, message_size
 from penstock.client.codec import Codec, JsonCodec
-from penstock.client.consumer.retry import Backoff, Exponential, spread
 from penstock.client.errors import ApiError, Unavailable, api_error, is_final
 from penstock.client.structs import AttributeValue, BatchResult, SendEntry, SentEntry, SentMessage
 from penstock.client.trace_header import trace_attributes

@@ -15,12 +15,14 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 from uuid import uuid4
 
+from penstock.client.backoffs import Exponential, spread
 from penstock.client.client import Client
 from penstock.client.codec import Codec, DecodeError, JsonCodec
 from penstock.client.consumer.context import MessageContext
 from penstock.client.consumer.middleware import CallNext
-from penstock.client.consumer.retry import Exponential, GiveUp, spread
+from penstock.client.consumer.retry import GiveUp
 from penstock.client.errors import ApiError, QueueDoesNotExist, Unavailable, is_final
+from penstock.client.limits import ENTRIES_MAX, WAIT_S_MAX
 from penstock.client.queue_names import queue_name
 from penstock.client.reply_queues import QUEUE_PREFIX, VIRTUAL_NAME, ReplyQueue, VirtualQueue, sweep
 from penstock.client.structs import AttributeValue, Message
@@ -175,7 +177,10 @@ class RequestSender:
             host_url = await self._replies.ensure()
             try:
                 messages = await self._client.receive_message(
-                    host_url, max_number_of_messages=10, wait_time_seconds=20, message_attribute_names=["All"]
+                    host_url,
+                    max_number_of_messages=ENTRIES_MAX,
+                    wait_time_seconds=WAIT_S_MAX,
+                    message_attribute_names=["All"],
                 )
             except QueueDoesNotExist:
                 self._replies.forget(host_url)

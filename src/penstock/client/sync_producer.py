@@ -10,8 +10,8 @@ from queue import Queue
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self, TypedDict, Unpack
 
+from penstock.client.backoffs import Backoff
 from penstock.client.codec import Codec
-from penstock.client.consumer.retry import Backoff
 from penstock.client.producer import REQUESTS_MAX, Producer, SendOptions
 from penstock.client.structs import BatchResult, SendEntry, SentEntry, SentMessage
 from penstock.client.trace_header import trace_attributes

@@ -7,7 +7,6 @@ import pytest
 from penstock.client.codec import DecodeError
 from penstock.client.consumer.retry import (
     GIVE_UP,
-    VISIBILITY_S_MAX,
     Constant,
     Exponential,
     GiveUp,
@@ -15,6 +14,7 @@ from penstock.client.consumer.retry import (
     RetryPolicy,
     visibility_s,
 )
+from penstock.client.limits import VISIBILITY_S_MAX
 
 
 def test_pauses_grow_up_to_the_longest() -> None:

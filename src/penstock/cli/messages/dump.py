@@ -15,11 +15,11 @@ import click
 from penstock.cli.arguments import DURATION, queue_argument
 from penstock.cli.failure import Failure
 from penstock.cli.messages.admin_queue import AdminQueue, as_listed, chosen, with_filter
-from penstock.cli.messages.sending import BATCH
 from penstock.cli.output import counted_messages, json_text
 from penstock.cli.queues.facts import messages_in
 from penstock.cli.target import Target, with_target
 from penstock.client.api import ApiError, Json
+from penstock.client.limits import ENTRIES_MAX
 
 STANDARD = Path("-")  # standard input or output
 _BODY_BYTES = 4 * 1024 * 1024  # of bodies in a page; longer ones are read one by one
@@ -181,16 +181,16 @@ def _received(target: Target, url: str, file: Path, visibility_s: int) -> int:
 
 def _next_messages(target: Target, url: str, visibility_s: int) -> list[Json]:
     answer = target.sqs(
-        "ReceiveMessage", QueueUrl=url, MaxNumberOfMessages=BATCH, VisibilityTimeout=visibility_s,
+        "ReceiveMessage", QueueUrl=url, MaxNumberOfMessages=ENTRIES_MAX, VisibilityTimeout=visibility_s,
         WaitTimeSeconds=_LAST_POLL_S, MessageSystemAttributeNames=["All"], MessageAttributeNames=["All"],
     )  # fmt: skip
     return answer.get("Messages") or []
 
 
 def _make_visible(target: Target, url: str, handles: list[str]) -> None:
-    for start in range(0, len(handles), BATCH):
+    for start in range(0, len(handles), ENTRIES_MAX):
         entries = [
             {"Id": str(i), "ReceiptHandle": handle, "VisibilityTimeout": 0}
-            for i, handle in enumerate(handles[start : start + BATCH])
+            for i, handle in enumerate(handles[start : start + ENTRIES_MAX])
         ]
         target.sqs("ChangeMessageVisibilityBatch", QueueUrl=url, Entries=entries)

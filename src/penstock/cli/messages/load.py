@@ -17,7 +17,6 @@ from penstock.cli.arguments import RATE, queue_argument
 from penstock.cli.failure import Breakdown, Failure, printable
 from penstock.cli.messages.dump import STANDARD
 from penstock.cli.messages.sending import (
-    MESSAGE_BYTES_MAX,
     MessageToSend,
     Outcome,
     Pace,
@@ -28,10 +27,10 @@ from penstock.cli.messages.sending import (
 from penstock.cli.output import counted_messages
 from penstock.cli.target import Target, with_target
 from penstock.client.api import Json
+from penstock.client.limits import DELAY_S_MAX, MESSAGE_BYTES_MAX
 from penstock.client.objects import read_json
 
 _ERRORS_SHOWN = 20
-_DELAY_S_MAX = 900  # SQS
 
 
 @click.command("load")
@@ -182,9 +181,9 @@ def _body(given: Any) -> str:
 
 
 def _delay_s(given: Any) -> int:
-    if type(given) not in (int, float) or not 0 <= given <= _DELAY_S_MAX or given != int(given):
+    if type(given) not in (int, float) or not 0 <= given <= DELAY_S_MAX or given != int(given):
         raise ValueError(
-            f'expected a whole number from 0 to {_DELAY_S_MAX} as "delay_s", not {str(given)[:20]}'
+            f'expected a whole number from 0 to {DELAY_S_MAX} as "delay_s", not {str(given)[:20]}'
         )
     return int(given)
 

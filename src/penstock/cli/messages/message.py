@@ -15,14 +15,12 @@ from penstock.cli.failure import Breakdown, Failure
 from penstock.cli.groups import CommandGroup
 from penstock.cli.messages import changes, send
 from penstock.cli.messages.admin_queue import AdminQueue, as_listed, chosen, with_filter
-from penstock.cli.messages.sending import BATCH
 from penstock.cli.messages.view import show_message, show_messages, shown_attributes
 from penstock.cli.output import safe
 from penstock.cli.target import Target, with_target
 from penstock.cli.times import shown_time
 from penstock.client.api import ApiError, Json, quoted
-
-_POLL_S_MAX = 20  # of one ReceiveMessage
+from penstock.client.limits import ENTRIES_MAX, WAIT_S_MAX
 
 
 @click.group("message", cls=CommandGroup)
@@ -89,8 +87,8 @@ def _received(
         answer = target.sqs(
             "ReceiveMessage",
             QueueUrl=url,
-            MaxNumberOfMessages=min(count, BATCH),
-            WaitTimeSeconds=max(0, min(_POLL_S_MAX, math.ceil(end - time.monotonic()))),
+            MaxNumberOfMessages=min(count, ENTRIES_MAX),
+            WaitTimeSeconds=max(0, min(WAIT_S_MAX, math.ceil(end - time.monotonic()))),
             VisibilityTimeout=None if visibility is None else round(visibility),
             MessageSystemAttributeNames=["All"],
             MessageAttributeNames=["All"],

@@ -14,11 +14,12 @@ import click
 
 from penstock.cli.arguments import DURATION, RATE, queue_argument
 from penstock.cli.failure import Breakdown, Failure
-from penstock.cli.messages.sending import BATCH, MessageToSend, Outcome, Pace, read_attribute, send_all
+from penstock.cli.messages.sending import MessageToSend, Outcome, Pace, read_attribute, send_all
 from penstock.cli.output import counted_messages
 from penstock.cli.target import Target, with_target
 from penstock.cli.times import rfc3339
 from penstock.client.api import ApiError, Json, Unavailable
+from penstock.client.limits import ENTRIES_MAX
 from penstock.clock import real_s
 
 
@@ -73,7 +74,7 @@ def send(
         MessageToSend(n, _filled(members, n) if flags["template"] else members) for n in range(1, count + 1)
     )
     report = _SendReport(target, count)
-    bar = target.out.progress("sending", count) if count > BATCH else nullcontext(_unseen)
+    bar = target.out.progress("sending", count) if count > ENTRIES_MAX else nullcontext(_unseen)
     with bar as progress:
         try:
             for batch in send_all(target, url, outgoing, Pace(rate)):

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 
 from penstock.cli.failure import Failure
 from penstock.cli.target import Target
+from penstock.client.limits import ENTRIES_MAX, MESSAGE_BYTES_MAX
 
-BATCH = 10
-MESSAGE_BYTES_MAX = 1_048_576  # SQS: of a message, and of a batch in sum
 _SLICES_PER_S = 10  # at a rate, a second is divided among this many requests
 
 
@@ -42,7 +41,7 @@ class Pace:
     @property
     def batch(self) -> int:
         """How many to send at once, so that a rate of 20 is not two bursts of ten."""
-        return BATCH if self.rate is None else max(1, min(BATCH, int(self.rate / _SLICES_PER_S)))
+        return ENTRIES_MAX if self.rate is None else max(1, min(ENTRIES_MAX, int(self.rate / _SLICES_PER_S)))
 
     def wait(self, count: int) -> None:
         """Wait until ``count`` messages may be sent. Time that was lost is not made up for."""

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from penstock.cli.arguments import short_duration, short_size
 from penstock.cli.output import counted_messages
+from penstock.client.limits import VISIBILITY_S_MAX
 
 PROBLEM, WARNING, HINT = "problem", "warning", "hint"
 
@@ -26,7 +27,6 @@ CHECKS = (
 _MEMORY_WARNING = 0.9  # used part
 _EMPTY_RECEIVES_PER_S = 0.5
 _EXTENDED_OFTEN = 2
-_VISIBILITY_S_MAX = 43_200
 
 
 class Finding(NamedTuple):
@@ -202,7 +202,7 @@ def visibility(queue: QueueFacts, site: Site) -> Iterator[Finding]:
     longest_s = max((each["held_s"] for each in holders), default=0.0)
     if longest_s <= queue.visibility_s and not extended:
         return
-    enough_s = min(_VISIBILITY_S_MAX, max(2 * queue.visibility_s, int(2 * longest_s)))
+    enough_s = min(VISIBILITY_S_MAX, max(2 * queue.visibility_s, int(2 * longest_s)))
     yield Finding(
         WARNING,
         "short-visibility",

@@ -14,7 +14,8 @@ from typing import Any
 from penstock.client.adapters.queues import DelayEarlyMessages
 from penstock.client.client import Client
 from penstock.client.consumer.consumer import Consumer
-from penstock.client.consumer.retry import VISIBILITY_S_MAX, GiveUp, Retry
+from penstock.client.consumer.retry import GiveUp, Retry
+from penstock.client.limits import VISIBILITY_S_MAX
 from penstock.client.structs import Message
 
 _SETTLE_S_MAX = 10.0  # at the end: for the requests about messages that are settled

@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from penstock.client.actions import DELAY_S_MAX
 from penstock.client.client import Client
 from penstock.client.consumer.context import MessageContext
 from penstock.client.consumer.middleware import CallNext
 from penstock.client.errors import QueueDoesNotExist
+from penstock.client.limits import DELAY_S_MAX
 from penstock.client.structs import AttributeValue
 from penstock.client.sync import SyncClient
 

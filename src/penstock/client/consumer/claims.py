@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from penstock.client.consumer.retry import VISIBILITY_S_MAX
+from penstock.client.limits import VISIBILITY_S_MAX
 
 _RENEW_AT = 0.5  # of the visibility timeout
 _TOGETHER = 0.15  # what is due within this part of the visibility timeout is extended in the same request

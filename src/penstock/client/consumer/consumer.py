@@ -23,7 +23,6 @@ from penstock.client.consumer.handlers import Handler, HandlerFunction, batch_ou
 from penstock.client.consumer.middleware import Middleware, call_through
 from penstock.client.consumer.receiving import Receiver
 from penstock.client.consumer.schedule import (
-    RECEIVE_MAX,
     Ahead,
     FifoSchedule,
     Job,
@@ -32,6 +31,7 @@ from penstock.client.consumer.schedule import (
 )
 from penstock.client.consumer.settings import ConsumerSettings, default_worker_name
 from penstock.client.consumer.settling import Settling
+from penstock.client.limits import ENTRIES_MAX
 
 log = logging.getLogger("penstock.worker")
 
@@ -166,7 +166,7 @@ class Consumer:
             else StandardSchedule(settings.concurrency, self._ahead, size, settings.batch_wait_s)
         )
         # With those that are being deleted: a server that does not delete must not fill the memory.
-        self._held_max = 2 * settings.concurrency * (size + settings.prefetch) + RECEIVE_MAX
+        self._held_max = 2 * settings.concurrency * (size + settings.prefetch) + ENTRIES_MAX
         self._settling = Settling(client, queue, self._claims)
         dead_letters = DeadLetters(client, queue, self._settling, self._claims)
         reports = FailureReports(client, queue, self.worker) if self._report_failures else None
@@ -237,7 +237,7 @@ class Consumer:
         loop = asyncio.get_running_loop()
         while not self._stopping.is_set():
             wanted = self._schedule.wanted(loop.time())
-            count = min(wanted, self._held_max - len(self._claims), RECEIVE_MAX)
+            count = min(wanted, self._held_max - len(self._claims), ENTRIES_MAX)
             if count <= 0:
                 self._has_room.clear()
                 await self._has_room.wait()
@@ -265,8 +265,8 @@ class Consumer:
             due = self._claims.due(now)
             # Until there is an answer: one that never comes must not keep others, or a second try, waiting.
             self._claims.not_extended([claim for claim, _ in due], now)
-            for start in range(0, len(due), RECEIVE_MAX):
-                self._request(self._extend(due[start : start + RECEIVE_MAX], now))
+            for start in range(0, len(due), ENTRIES_MAX):
+                self._request(self._extend(due[start : start + ENTRIES_MAX], now))
             self._claims_changed.clear()
             try:
                 async with asyncio.timeout_at(self._claims.next_at()):

@@ -9,10 +9,11 @@ from collections.abc import Callable
 from random import random
 from typing import Any
 
+from penstock.client.backoffs import spread
 from penstock.client.consumer.claims import Claim
 from penstock.client.consumer.context import MessageContext, attempt_of
 from penstock.client.consumer.giving_up import DeadLetters, FailureReports, GaveUp
-from penstock.client.consumer.retry import Retry, RetryPolicy, spread
+from penstock.client.consumer.retry import Retry, RetryPolicy
 from penstock.client.consumer.settings import ConsumerSettings
 from penstock.client.consumer.settling import REQUEST_ERRORS, Settling
 

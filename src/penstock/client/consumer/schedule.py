@@ -8,11 +8,11 @@ parallel. After a failure nothing that follows in its group is handled: it is gi
 from __future__ import annotations
 
 from collections import deque
-from typing import Final, Protocol
+from typing import Protocol
 
 from penstock.client.consumer.claims import Claim
+from penstock.client.limits import ENTRIES_MAX
 
-RECEIVE_MAX: Final = 10  # SQS: messages of one receive
 _AHEAD_S_MAX = 2.0  # of work that waits here
 _AHEAD_PART = 0.25  # of the visibility timeout
 _WEIGHT = 0.2  # of the last duration in the mean
@@ -113,7 +113,7 @@ class StandardSchedule:
         ahead = self._concurrency * self._ahead.per_handler()
         room = self._concurrency * self._batch_size + ahead - self._handled - len(self._waiting)
         # While something waits, a few at once: a request for each message would cost more than it does.
-        return room if not self._waiting or room >= min(RECEIVE_MAX, max(1, ahead // 2)) else 0
+        return room if not self._waiting or room >= min(ENTRIES_MAX, max(1, ahead // 2)) else 0
 
 
 class _HeldGroup:
@@ -206,7 +206,7 @@ class FifoSchedule:
             return 0
         if now < self._careful_until:
             return 1
-        return min(RECEIVE_MAX, max(self._batch_size, 1 + self._ahead.per_handler()))
+        return min(ENTRIES_MAX, max(self._batch_size, 1 + self._ahead.per_handler()))
 
 
 def group_of(claim: Claim) -> str:

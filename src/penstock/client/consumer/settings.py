@@ -6,9 +6,8 @@ import os
 import socket
 from dataclasses import dataclass, field
 
-from penstock.client.consumer.retry import VISIBILITY_S_MAX, RetryPolicy
-
-_WAIT_S_MAX = 20  # SQS
+from penstock.client.consumer.retry import RetryPolicy
+from penstock.client.limits import VISIBILITY_S_MAX, WAIT_S_MAX
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,10 +55,10 @@ class ConsumerSettings:
         _expect(size is None or size >= 1, "batch_size", size, "1 or more, or None")
         _expect(self.batch_wait_s >= 0, "batch_wait_s", self.batch_wait_s, "0 or more")
         _expect(
-            0 <= self.wait_time_seconds <= _WAIT_S_MAX,
+            0 <= self.wait_time_seconds <= WAIT_S_MAX,
             "wait_time_seconds",
             self.wait_time_seconds,
-            f"0 to {_WAIT_S_MAX}",
+            f"0 to {WAIT_S_MAX}",
         )
         _expect(self.poll_interval_s >= 0, "poll_interval_s", self.poll_interval_s, "0 or more")
         busy = self.wait_time_seconds == 0 and self.poll_interval_s == 0

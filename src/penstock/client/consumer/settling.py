@@ -16,6 +16,7 @@ from penstock.client.consumer.claims import Claim, HeldClaims
 from penstock.client.consumer.retry import visibility_s
 from penstock.client.credentials import ProfileError
 from penstock.client.errors import ApiError, Unavailable, api_error, is_final
+from penstock.client.limits import ENTRIES_MAX
 from penstock.client.structs import BatchResult, DoneEntry, FailedEntry, VisibilityEntry
 
 log = logging.getLogger("penstock.worker")
@@ -25,7 +26,6 @@ T = TypeVar("T")
 REQUEST_ERRORS: Final = (ApiError, Unavailable, ProfileError)
 """What requests raise: the server refuses, does not answer, or there are no keys at the moment."""
 
-_ENTRIES_MAX = 10  # SQS: of one batch
 _DELETES_AT_ONCE = 4  # requests
 _PAUSE_S, _PAUSE_S_MAX = 0.2, 5.0
 
@@ -127,7 +127,7 @@ class DeleteBatches:
         """Raises ApiError or Unavailable."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((handle, done))
-        if not self._sending or (len(self._waiting) > _ENTRIES_MAX and self._sending < _DELETES_AT_ONCE):
+        if not self._sending or (len(self._waiting) > ENTRIES_MAX and self._sending < _DELETES_AT_ONCE):
             self._sending += 1
             sender = asyncio.create_task(self._send())
             self._senders.add(sender)
@@ -137,7 +137,7 @@ class DeleteBatches:
     async def _send(self) -> None:
         await asyncio.sleep(0)  # what ends in the same turn of the loop goes together
         while self._waiting:
-            batch, self._waiting = self._waiting[:_ENTRIES_MAX], self._waiting[_ENTRIES_MAX:]
+            batch, self._waiting = self._waiting[:ENTRIES_MAX], self._waiting[ENTRIES_MAX:]
             failed: dict[str, FailedEntry] = {}
             error: Exception | None = None
             try:
@@ -164,5 +164,5 @@ def _error_of(entry: FailedEntry | None) -> ApiError | None:
 
 
 def _batches(elements: Sequence[T]) -> Iterator[Sequence[T]]:
-    for start in range(0, len(elements), _ENTRIES_MAX):
-        yield elements[start : start + _ENTRIES_MAX]
+    for start in range(0, len(elements), ENTRIES_MAX):
+        yield elements[start : start + ENTRIES_MAX]
