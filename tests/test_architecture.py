@@ -233,7 +233,6 @@ WALL_CLOCK_READERS = {
     "clock": "the place for it",
     "auth": "judges signatures, and is the same in a client and in a server",
     "client": "users bring their own clocks, and it works without a server",
-    "testing": "the clock that tests control starts at it",
 }
 
 # Who takes the real time from clock.py instead of the clock of the broker: modules, and why.
@@ -247,6 +246,7 @@ REAL_TIME_READERS = {
     "server.metrics.process": "when the process began",
     "server.security": "when certificates expire",
     "store.sqlite.file": "since when a process has the file",
+    "testing.controlled_time": "the clock that tests control starts at it",
 }
 
 # Who reads a clock that is never set, to measure or to wait: modules, and why the clock of the broker is not for it.

@@ -7,12 +7,12 @@ once when time is advanced. Jobs of the store run on the loop, too, so that this
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import TypeVar
 
 from penstock.broker.runtime import Done, Timer
+from penstock.clock import real_s
 from penstock.promise import Promise
 from penstock.testing.clock import ManualClock
 from penstock.testing.runtime import SimulatedRuntime
@@ -198,4 +198,4 @@ def _span_ms(**parts: float) -> int:
 
 
 def _real_ms() -> int:
-    return time.time_ns() // 1_000_000
+    return int(real_s() * 1000)
