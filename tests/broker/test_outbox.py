@@ -28,6 +28,7 @@ from penstock.broker.waiting import Ask
 from penstock.errors import KeyDisabled, SourceNotDeadLetterQueue, StoreAway, StoreUnknown
 from penstock.limits import DAY, HOUR, MINUTE
 from penstock.names import QueueName
+from penstock.promise import Promise
 from penstock.queues.messages import Outgoing
 from penstock.store.changes import Changes
 from penstock.store.port import LAST, JournalEnd, Mark
@@ -631,6 +632,44 @@ def test_the_receiver_who_gives_a_message_up_finds_it_in_the_other_queue(cluster
     while not given_up.done:
         assert cluster.step()
     assert len(dead.stored(queues.dead)) == 1
+
+
+@pytest.mark.parametrize("target", ["dead", "other"])
+def test_an_operator_who_moves_a_message_finds_it_in_the_other_queue(cluster: Cluster, target: str) -> None:
+    queues = Queues(cluster)
+    queues.send(1)
+    name = queues.dead if target == "dead" else queues.other
+    moved = move(cluster, queues, name)
+    while not moved.done:
+        assert cluster.step()
+    moved.result()
+    assert len(cluster.node(name).stored(name)) == 1
+
+
+def test_a_move_within_a_shard_does_not_wait_for_what_left_the_queue_before(cluster: Cluster) -> None:
+    queues = Queues(cluster)
+    queues.send(2)
+    near = cluster.name("near", 0)
+    cluster.node(near).create(near)
+    waiting = move(cluster, queues, queues.dead)
+    while len(cluster.node(queues.work).stored(queues.work)) == 2:
+        assert cluster.step()
+    cluster.network.cut.add(1)
+    cluster.run()
+    assert not waiting.done
+    moved = move(cluster, queues, near)
+    cluster.run()
+    assert moved.done and not waiting.done
+    cluster.advance(ARRIVAL_MS_MAX)
+    assert waiting.done, "it waits for a second"
+
+
+def move(cluster: Cluster, queues: Queues, target: str) -> Promise[None]:
+    """An operator begins to move the first message of the work queue."""
+    node = cluster.node(queues.work)
+    queue, first = node.queue(queues.work), node.stored(queues.work)[0]
+    editing = node.broker.partition_of(queue).editing
+    return node.start(editing.send_to(queue, first.seq, name_of(target)))
 
 
 # -- messages of services ------------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ import pytest
 from cli.queues_for_commands import bodies, new_pair, new_queue
 from support.command_line import CommandLine
 from support.process import ServerProcess
-from support.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -23,17 +22,12 @@ def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]
         assert running.stop() == 0
 
 
-def arrived(commands: CommandLine, queue: str, body: str) -> None:
-    """A message for a queue of another process arrives a little later."""
-    until(lambda: bodies(commands, queue) == [body], f"{queue} has the message")
-
-
 def test_messages_move_between_queues_of_all_processes(processes: CommandLine) -> None:
     queues = [new_queue(processes) for _ in range(6)]
     id = processes.done("message", "send", queues[0], "hello").strip()
     for source, target in itertools.pairwise(queues):
         processes.done("message", "move", source, id, "--to", target)
-        arrived(processes, target, "hello")
+        assert bodies(processes, target) == ["hello"], "it is there when the command ends"
     assert processes.json("message", "show", queues[-1], id)["version"] == 6
     processes.done("message", "edit", queues[-1], id, "--body", "bye")
     assert [bodies(processes, queue) for queue in queues] == [[], [], [], [], [], ["bye"]]
@@ -47,7 +41,7 @@ def test_dead_letters_of_all_processes(processes: CommandLine) -> None:
         id = processes.done("message", "send", queue, "x").strip()
         processes.done("message", "reset", queue, id)
         processes.done("message", "fail", queue, id)
-        arrived(processes, dead_letters, "x")
+        assert bodies(processes, dead_letters) == ["x"]
         assert processes.json("message", "show", dead_letters, id)["version"] == 2
     listed = {row["name"]: row for row in processes.json_lines("dlq", "ls")}
     for queue, dead_letters in pairs:
@@ -55,7 +49,16 @@ def test_dead_letters_of_all_processes(processes: CommandLine) -> None:
         (group,) = processes.json_lines("dlq", "show", dead_letters)
         assert (group["source"], group["count"]) == (queue, 1)
         assert "1 message moved" in processes.done("dlq", "redrive", dead_letters, "--yes")
-        arrived(processes, queue, "x")
+        assert bodies(processes, queue) == ["x"]
+
+
+def test_the_shell_moves_messages_between_processes(processes: CommandLine) -> None:
+    for queue, dead_letters in [new_pair(processes) for _ in range(4)]:
+        id = processes.done("message", "send", queue, "x").strip()
+        shown = processes.done("shell", queue, given=f"id {id}\ninvalid\n")
+        assert "ERROR" not in shown and bodies(processes, dead_letters) == ["x"]
+        shown = processes.done("shell", queue, given=f"id {id}\nredrive\n")
+        assert "ERROR" not in shown and bodies(processes, queue) == ["x"]
 
 
 def test_search_dump_and_load(processes: CommandLine, tmp_path: Path) -> None:

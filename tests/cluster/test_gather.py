@@ -306,7 +306,7 @@ def test_dead_letters_and_moves_between_nodes() -> None:
 
             while await received(0, work):
                 pass
-            await until(lambda: dead.rules.backlog.total == 30)
+            assert dead.rules.backlog.total == 30, "they are there when the receives have answered"
             await start_on_loop(made[1].broker.partition_of(dead).moves.begin(dead, other_name, None))
             await until(lambda: other.rules.backlog.total == 30)
             await until(lambda: made[1].broker.partition_of(dead).moves.of(dead)[0].status == "COMPLETED")

@@ -16,12 +16,15 @@ from typing import Any
 
 import pytest
 
+from support.arrivals import MOVES, Clients
 from support.load import Client, Refused, ServerAddress
 from support.postgres import PostgresServer, running_postgres
 from support.process import ServerProcess, free_port
+from support.raw import Raw
 from support.texts import says
 from support.waiting import until
 
+ACCOUNT = "123456789012"
 SHARDS = 4
 CONFIG = """
 [queues.jobs]
@@ -66,11 +69,14 @@ class Nodes:
         return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
     def wait_until_balanced(self) -> None:
+        few, more = divmod(SHARDS, len(self.running))
+
         def is_balanced() -> bool:
             nodes = json.loads(self.cluster("status", "--json"))["nodes"]
-            return [len(node["shards"]) for node in nodes] == [SHARDS // 2, SHARDS // 2]
+            shares = sorted(len(node["shards"]) for node in nodes)
+            return shares == [few] * (len(self.running) - more) + [few + 1] * more
 
-        until(is_balanced, "both nodes have as many shards")
+        until(is_balanced, "all nodes have as many shards")
 
     def owner_of(self, shard: int) -> str:
         owner: str = json.loads(self.cluster("status", "--json"))["shards"][shard]["owner"]
@@ -130,6 +136,22 @@ def test_two_nodes_share_the_queues_and_a_drained_one_passes_everything_on(nodes
     nodes.cluster("undrain", address_a)
     nodes.wait_until_balanced()
     until(lambda: ready(a)[0] == 200, "the probe succeeds")
+
+
+@pytest.mark.slow
+def test_the_first_receive_finds_a_dead_letter_whichever_node_has_its_queue(nodes: Nodes) -> None:
+    for _ in range(3):
+        nodes.start()
+    nodes.wait_until_balanced()
+    raws = [Raw(process.port, ACCOUNT) for process in nodes.running]
+    clients = Clients(raws, nodes.running[0].url, ACCOUNT)
+    wrong: dict[Any, list[str]] = {}
+    for ending in ("", ".fifo"):
+        pairs = clients.make_pairs(SHARDS, range(SHARDS), ending)
+        for move in MOVES:
+            wrong |= clients.found_by_each(move, pairs)
+    clients.close()
+    assert wrong == {}
 
 
 def test_a_receipt_handle_and_a_locked_group_survive_a_move(nodes: Nodes) -> None:

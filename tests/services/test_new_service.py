@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -16,6 +17,9 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
+import penstock
+from cluster.servers import SHARDS as CLUSTER_SHARDS
+from cluster.servers import in_memory, two_servers
 from penstock.auth.authorize import policy_that_allows
 from penstock.auth.policy.vocabulary import is_unknown
 from penstock.migrate.stores.migration import Migration
@@ -36,15 +40,17 @@ JSON = {"Content-Type": "application/x-amz-json-1.0", "Host": "localhost:9324"}
 OPEN = Space("000000000000", REGION)  # of a server without credentials
 TO_QUEUES = {"ArnLike": {"toy:endpoint": "arn:aws:sqs:*:*:*"}}
 
+REGISTERED = compose.SERVICES
+ROW = (SERVICE, lambda parts: Toy(parts.broker, parts.webhooks.post))
+
 
 @pytest.fixture(autouse=True)
 def with_toy() -> Iterator[None]:
-    line = (SERVICE, lambda parts: Toy(parts.broker, parts.webhooks.post))
+    """All that is patched is one row: every list of services is computed from them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compose, "SERVICES", (*compose.SERVICES, line))
-        compose.declare_services()
+        patch.setattr(compose, "SERVICES", (*REGISTERED, ROW))
         yield
-    compose.declare_services()
+    compose.declare_services()  # for other tests, whose policies know the services of the last start
 
 
 async def ask(
@@ -154,6 +160,37 @@ async def receiving(**statuses: list[int]) -> AsyncIterator[Receiver]:
         yield receiver
 
 
+def test_no_file_of_the_source_names_it() -> None:
+    assert mentions("toy") == []
+    assert "server/compose.py" in mentions("sqs"), "the search finds what is there"
+
+
+def mentions(name: str) -> list[str]:
+    """The files of the source that have a word which begins with this name."""
+    source = Path(penstock.__file__).parent
+    word = re.compile(rf"(?<![a-zA-Z]){name}", re.IGNORECASE)
+    return [
+        file.relative_to(source).as_posix()
+        for file in sorted(source.rglob("*"))
+        if file.suffix in (".py", ".sql", ".js", ".html", ".toml", ".json") and word.search(file.read_text())
+    ]
+
+
+def test_its_own_question_is_answered_by_the_shards_of_all_processes() -> None:
+    async def scene() -> None:
+        async with two_servers(in_memory) as servers:
+            names = sorted(f"news-{number}" for number in range(12))
+            homes = {TopicName(OPEN, name).home.shard(CLUSTER_SHARDS) for name in names}
+            assert homes == set(range(CLUSTER_SHARDS))
+            for number, name in enumerate(names):
+                await topic(servers[number % 2], name=name)
+            for server in servers:
+                assert (await done(server, "ToyTopics.ListTopics"))["Names"] == names
+                assert (await done(server, "ToyTopics.ListTopics", After=names[4]))["Names"] == names[5:]
+
+    run(scene)
+
+
 def test_a_message_reaches_queues_of_all_shards_and_refusals_come_back() -> None:
     async def scene() -> None:
         async with serving(Config(memory=True, shards=SHARDS)) as server:
@@ -227,6 +264,7 @@ def test_its_metrics_are_its_own() -> None:
 
 
 def test_it_is_authorised_and_audited_like_every_other(tmp_path: Path) -> None:
+    compose.declare_services()  # as each command does that writes credentials
     accounts = Accounts(tmp_path)
     own_topics = f"arn:aws:toy:{REGION}:{HOME}:topic/ann-*"
     own_queues = f"arn:aws:sqs:{REGION}:{HOME}:ann-*"
@@ -296,6 +334,7 @@ def test_it_is_announced_and_pages_of_the_console_may_call_it() -> None:
 
 
 def test_policies_know_its_condition_keys_and_its_builtin_policies() -> None:
+    compose.declare_services()  # as each command does that checks policies
     assert not is_unknown("toy:Endpoint")
     assert is_unknown("toy:Endpiont")
     assert policy_that_allows("toy:Publish") == "toy-publish"

@@ -45,6 +45,12 @@ class Raw:
         names = {name.lower(): value for name, value in response.getheaders()}
         return Reply(response.status, names, response.read())
 
+    def get(self, path: str) -> Reply:
+        self._connection.request("GET", path, headers={"Authorization": self.authorization})
+        response = self._connection.getresponse()
+        names = {name.lower(): value for name, value in response.getheaders()}
+        return Reply(response.status, names, response.read())
+
     def post_form(self, form: bytes, path: str = "/") -> Reply:
         """A request of the Query protocol."""
         sent = {"Content-Type": "application/x-www-form-urlencoded", "Authorization": self.authorization}

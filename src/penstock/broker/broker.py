@@ -94,7 +94,8 @@ class Broker:
     # -- shards ----------------------------------------------------------------------------------------------
 
     def extend(self, make: PartFactory, questions: Iterable[type[ShardQuestion[Any]]] = ()) -> None:
-        """Every shard gets this part more, which answers these questions. Before the first shard is opened."""
+        """Every shard gets this part more, which answers these questions. Before the links to
+        other processes are made and the first shard is opened."""
         assert not self._partitions
         self._part_factories.append(make)
         self.questions += questions

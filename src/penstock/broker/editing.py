@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from penstock.broker.delivery import QueueDelivery
 from penstock.broker.encryption import contents_or_errors
+from penstock.broker.handover import NONE_LEFT
 from penstock.broker.history import MessageHistory
 from penstock.broker.live_queue import LiveQueue, Outcomes
 from penstock.broker.operations import (
@@ -161,8 +162,18 @@ class Editing:
         by: Requester | None = None,
     ) -> None:
         """Move the message to another queue, in this shard or another one. It keeps its id. In its queue's
-        dead-letter queue it becomes a dead letter. Raises QueueMissing, KeyUnavailable or Unreachable too."""
-        _raise_first(await self._apply(queue, [seq], Operation.MOVE, target, Terms(if_version, by)))
+        dead-letter queue it becomes a dead letter. Returns when it is there, or has been on its way for a second.
+        Raises QueueMissing, KeyUnavailable or Unreachable too."""
+        left = NONE_LEFT
+
+        def in_commit(outcomes: Outcomes) -> None:
+            nonlocal left
+            if outcomes[0] is None and self._delivery.is_elsewhere(target):
+                left = queue.left
+
+        terms = Terms(if_version, by, in_commit=in_commit)
+        _raise_first(await self._apply(queue, [seq], Operation.MOVE, target, terms))
+        await self._delivery.arrived(left)
 
     async def apply(
         self,

@@ -190,6 +190,8 @@ class Parts:
         self.metrics_page = metrics_page = MetricsPage(
             self, self.broker, self._origins, None if place is None else place.process
         )
+        # Before the links, which answer the questions of services, too.
+        services = [service.with_context(context(self)) for service, context in SERVICES]
         open_shards = partial(OpenShards, self.site, self.broker, encryption, runtimes, self._on_fatal)
         hints = ShardHints(self.site.shards, _queue_host(self), self.config.space)
 
@@ -210,7 +212,6 @@ class Parts:
             await self.links.start()
         self.health.show("sends", self.send_state)
         self.health.facts["durability"] = self.site.guarantees
-        services = [service.with_context(context(self)) for service, context in SERVICES]
         forwarder = None if self.links is None else self.links.forwarder
         around = (
             self.security.recorder,

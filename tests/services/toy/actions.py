@@ -12,6 +12,11 @@ _ROWS = (
         audit=AuditRule("Management", ("Name",), ("TopicArn",)),
     ),
     Action(
+        "ListTopics", h.ListTopicsRequest, h.ListTopicsResult, h.list_topics, h.all_topics, "toy:ListTopics",
+        read_only=True,
+        audit=AuditRule(None, ("After",)),
+    ),
+    Action(
         "Subscribe", h.SubscribeRequest, None, h.subscribe, h.topic_of_subscription, "toy:Subscribe",
         audit=AuditRule("Management", ("TopicArn", "Endpoint")),
     ),

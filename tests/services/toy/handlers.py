@@ -15,11 +15,12 @@ from penstock.names import QueueName
 from penstock.wire.faults import access_denied, invalid_parameter
 from penstock.wire.service import NO_MEMBERS, Call, Fault
 
-from .topics import PostRequest, ShardTopics, TopicMissing, TopicName
+from .topics import PostRequest, ShardTopics, TopicMissing, TopicName, TopicsQuestion
 
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker
 
+NAMES_MAX = 100  # of one answer
 _NAME = re.compile("[A-Za-z0-9_-]{1,80}")
 
 
@@ -29,7 +30,7 @@ class Toy:
     def __init__(self, broker: Broker, post: PostRequest) -> None:
         """Must be made before the first shard of the broker is opened."""
         self.broker = broker
-        broker.extend(lambda partition: ShardTopics(partition, post))
+        broker.extend(lambda partition: ShardTopics(partition, post), [TopicsQuestion])
 
     def at(self, name: TopicName) -> ShardTopics:
         """Where a topic is. Raises NotOwned: then the request is passed on."""
@@ -44,6 +45,14 @@ class CreateTopicRequest(msgspec.Struct):
 
 class CreateTopicResult(msgspec.Struct):
     TopicArn: str
+
+
+class ListTopicsRequest(msgspec.Struct):
+    After: str = ""  # the last name that was listed before
+
+
+class ListTopicsResult(msgspec.Struct):
+    Names: list[str]
 
 
 class OnTopic(msgspec.Struct):
@@ -77,6 +86,10 @@ def named_topic(toy: Toy, request: CreateTopicRequest, call: Call) -> TopicResou
     return _resource(toy, TopicName(call.space, request.Name))
 
 
+def all_topics(toy: Toy, request: ListTopicsRequest, call: Call) -> Resource:
+    return Resource(TopicName(call.space, "*").arn, call.space.account)
+
+
 def topic_of_arn(toy: Toy, request: OnTopic, call: Call) -> TopicResource:
     return _resource(toy, _topic_name(request, call))
 
@@ -97,6 +110,10 @@ def _topic_name(request: OnTopic, call: Call) -> TopicName:
 async def create_topic(toy: Toy, request: CreateTopicRequest, call: Call) -> CreateTopicResult:
     await call.resource.topics.create(call.resource.name)
     return CreateTopicResult(TopicArn=call.resource.arn)
+
+
+async def list_topics(toy: Toy, request: ListTopicsRequest, call: Call) -> ListTopicsResult:
+    return ListTopicsResult(Names=await toy.broker.ask(TopicsQuestion(call.space, request.After, NAMES_MAX)))
 
 
 async def subscribe(toy: Toy, request: SubscribeRequest, call: Call) -> None:

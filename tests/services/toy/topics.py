@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import chain
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import msgspec
 
@@ -11,6 +12,7 @@ from penstock.broker.delivery import Refusal
 from penstock.broker.handover import QueueTarget
 from penstock.broker.internal_queues import Job, JobKind, JobQueues
 from penstock.broker.parts import Part
+from penstock.broker.questions import ShardQuestion
 from penstock.errors import PenstockError
 from penstock.limits import SECOND
 from penstock.monitoring.reading import ShardMetrics
@@ -68,6 +70,21 @@ class Post(msgspec.Struct, frozen=True):
 
 
 POSTS = JobKind("toy-posts", Post, pauses_ms=(10, 20), visibility_ms=30 * SECOND)
+
+
+class TopicsQuestion(ShardQuestion[list[str]], frozen=True):
+    """The names of the topics of a space, of all shards: the first ones beyond a name, in order."""
+
+    kind: ClassVar[str] = "toy topics"
+    space: Space
+    after: str
+    names_max: int
+
+    async def answer(self, partition: Partition) -> list[str]:
+        return await partition.part(ShardTopics).names(self.space, self.after, self.names_max)
+
+    def merge(self, answers: list[list[str]]) -> list[str]:
+        return sorted(chain.from_iterable(answers))[: self.names_max]
 
 
 class TopicMissing(PenstockError):
@@ -128,6 +145,12 @@ class ShardTopics(Part):
         self._shard.check_owned()
         self._shard.check_sends()
         self._table.put(topic.name.home.key(topic.name.arn), topic)
+
+    async def names(self, space: Space, after: str, names_max: int) -> list[str]:
+        """The first ones beyond a name, in order."""
+        names = sorted(topic.name.name for _, topic in self._table if topic.name.space == space)
+        await self._shard.settled()
+        return [name for name in names if name > after][:names_max]
 
     # -- messages --------------------------------------------------------------------------------------------
 
