@@ -15,7 +15,15 @@ from broker.encrypted_world import KMS, EncryptedWorld
 from penstock.broker.bulk_tasks import BULK_TASKS, TARGET_MISSING, BulkTaskRecord, DryRun
 from penstock.broker.operations import Operation
 from penstock.broker.summaries import TaskPlace, TasksQuestion
-from penstock.errors import FilterInvalid, QuotaReached, TaskInvalid, TaskMissing, TaskNotRunning, TaskRunning
+from penstock.errors import (
+    FilterInvalid,
+    QuotaReached,
+    StoreFull,
+    TaskInvalid,
+    TaskMissing,
+    TaskNotRunning,
+    TaskRunning,
+)
 from penstock.limits import HOUR, MINUTE
 from penstock.names import Requester
 from penstock.queues.filters import MessageFilter
@@ -24,7 +32,7 @@ from penstock.store.port import LAST, Mark
 from support.cluster import Cluster, Fault
 from support.generated import HISTORIES
 from support.texts import says
-from support.world import ROOMY, SECOND, TINY, World, name_of
+from support.world import ROOMY, SECOND, TINY, World, name_of, outgoing
 
 KINDS = pytest.mark.parametrize("kind", ["", ".fifo"], ids=["standard", "fifo"])
 EVERYTHING = MessageFilter()
@@ -527,6 +535,24 @@ def test_a_task_waits_for_a_shard_that_cannot_be_reached() -> None:
         cluster.network.cut.clear()
         cluster.advance(20 * SECOND)
         assert (latest(source, here).status, latest(source, here).done) == ("completed", 5)
+        assert bodies(target, there) == SENT[:5]
+
+
+def test_a_task_skips_no_message_because_of_an_error_of_the_store_of_its_target() -> None:
+    with Cluster() as cluster:
+        here, there = cluster.name("here", 0, ""), cluster.name("there", 1, "")
+        source, target = cluster.node(here), cluster.node(there)
+        target.create(there)
+        fill(source, here, SENT[:5])
+        target.hold_commits()
+        target.sending(there, outgoing("refused"))
+        begin(source, here, Operation.MOVE, there)
+        cluster.run()
+        target.refuse_next_commit(StoreFull("no space left"))
+        target.release_commits()
+        cluster.advance(20 * SECOND)
+        task = latest(source, here)
+        assert (task.status, task.done, task.cannot) == ("completed", 5, {})
         assert bodies(target, there) == SENT[:5]
 
 

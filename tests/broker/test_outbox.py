@@ -25,7 +25,15 @@ from penstock.broker.outbox import (
 )
 from penstock.broker.quotas import Quotas
 from penstock.broker.waiting import Ask
-from penstock.errors import KeyDisabled, SourceNotDeadLetterQueue, StoreAway, StoreUnknown
+from penstock.errors import (
+    KeyDisabled,
+    SourceNotDeadLetterQueue,
+    StoreAway,
+    StoreClosed,
+    StoreError,
+    StoreFull,
+    StoreUnknown,
+)
 from penstock.limits import DAY, HOUR, MINUTE
 from penstock.names import QueueName
 from penstock.queues.messages import Outgoing
@@ -321,6 +329,27 @@ def test_a_move_waits_while_the_shard_of_its_destination_is_unreachable(cluster:
     assert dead.move_task(queues.dead).status == "RUNNING"
     cluster.network.cut.clear()
     cluster.advance(MINUTE)
+    assert (dead.move_task(queues.dead).status, queues.count(queues.other)) == ("COMPLETED", (5, 0, 0))
+
+
+@pytest.mark.parametrize(
+    "error", [StoreFull("no space left"), StoreAway("no connection"), StoreClosed("it stops")]
+)
+def test_a_move_goes_on_after_an_error_of_the_store_of_its_destination(
+    cluster: Cluster, error: StoreError
+) -> None:
+    queues = Queues(cluster)
+    queues.send(5)
+    queues.kill()
+    dead, other = cluster.node(queues.dead), cluster.node(queues.other)
+    dead.start_move(queues.dead, queues.other, rate=1)
+    other.hold_commits()
+    other.sending(queues.other, Outgoing(body="refused", sender="a client"))
+    cluster.advance(SECOND)
+    other.refuse_next_commit(error)
+    other.release_commits()
+    assert dead.move_task(queues.dead).status == "RUNNING"
+    cluster.advance(10 * SECOND)
     assert (dead.move_task(queues.dead).status, queues.count(queues.other)) == ("COMPLETED", (5, 0, 0))
 
 

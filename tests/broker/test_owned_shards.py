@@ -335,6 +335,30 @@ def test_a_move_task_goes_on_at_the_next_owner(world: ShardsWorld) -> None:
     assert sorted(world.drain(source), key=int) == list(map(str, range(30)))
 
 
+def test_a_move_within_a_shard_that_is_given_back_during_a_chunk_goes_on_at_the_next_owner() -> None:
+    """The contents of the chunk are being read when the destination is not found any more."""
+    with ShardsWorld(TINY) as world:
+        source, dead = world.name("q", 1), world.name("dead", 1)
+        world.create(dead)
+        world.create(source, dead_letters=(dead, 1))
+        world.send_all(dead, *map(str, range(30)))
+        task = world.start_move(dead, source, rate=10)
+        world.advance(SECOND)
+        moved = world.move_task(dead).moved
+        assert 0 < moved < 30 and task.id == world.move_task(dead).id
+        world.runtime.reader.paused = True
+        world.advance(10 * SECOND)
+        closing = world.close_shard(1)
+        world.run()
+        world.runtime.reader.paused = False
+        world.run()
+        closing.result()
+        world.open_shard(1)
+        world.advance(20 * SECOND)
+        task = world.move_task(dead)
+        assert (task.status, task.moved) == ("COMPLETED", 30)
+
+
 def test_a_lost_shard_ends_alone(world: ShardsWorld) -> None:
     lost, kept = world.name("q", 1), world.name("q", 2)
     for short in (lost, kept):

@@ -29,7 +29,16 @@ from penstock.broker.handover import UNREADABLE, Cause, Departed, HandedMessage,
 from penstock.broker.history import DEAD_LETTERED, MOVED, SENT, EventKind
 from penstock.broker.quotas import QuotaRoom, Quotas
 from penstock.broker.shard import Shard
-from penstock.errors import NotPossible, PenstockError, QueueMissing, QuotaReached, Unreachable
+from penstock.errors import (
+    NotOwned,
+    NotPossible,
+    PenstockError,
+    QueueMissing,
+    QuotaReached,
+    StoreClosed,
+    StoreError,
+    Unreachable,
+)
 from penstock.names import QueueName
 from penstock.promise import Promise, start
 from penstock.queues.dead_letters import dead_letter, moved_message
@@ -149,12 +158,18 @@ class QueueDelivery:
         return self._outbox is not None and self._outbox.other_shard(name) is not None
 
     async def find(self, name: QueueName) -> Destination:
-        """A queue that can take messages. Raises QueueMissing, KeyUnavailable or Unreachable."""
+        """A queue that can take messages. Raises QueueMissing or KeyUnavailable; NotOwned if this shard was given
+        back; StoreError, such as Unreachable, if the shard of the queue cannot say now whether it exists."""
+        self._shard.check_owned()  # its queues are not found any more
         if self._outbox is None or self._outbox.other_shard(name) is None:
             queue = self._find_here(name)
             queue.check_key()
             return Destination(name, queue.settings, queue)
-        record = await self._outbox.remote.find(name)
+        try:
+            record = await self._outbox.remote.find(name)
+        except (NotOwned, StoreClosed) as error:
+            # The other shard changes its owner. To the caller these errors mean that this shard does.
+            raise Unreachable(f"the shard of the queue {name.name} is not open: {error}") from None
         if record is None:
             raise QueueMissing
         if record.settings.encryption_key is not None:
@@ -162,13 +177,14 @@ class QueueDelivery:
         return Destination(name, record.settings, None)
 
     async def find_all(self, names: Iterable[QueueName]) -> dict[QueueName, Destination | PenstockError]:
-        """Each of these queues, or why it takes no messages. Raises Unreachable: then it cannot be known."""
+        """Each of these queues, or why it takes no messages. Raises NotOwned and StoreError as :meth:`find`: then
+        that is not known."""
         found: dict[QueueName, Destination | PenstockError] = {}
         asked = {name: start(self.find(name)) for name in names}  # at a time, not one after the other
         for name, destination in asked.items():
             try:
                 found[name] = await destination
-            except Unreachable:
+            except (StoreError, NotOwned):
                 raise
             except PenstockError as error:
                 found[name] = error

@@ -177,7 +177,7 @@ class Editing:
         dry_run: bool = False,
     ) -> Outcomes:
         """The same with many messages in one commit. Their contents are in memory meanwhile, except where they are
-        deleted, released or dead-lettered. Raises Unreachable if it is not known whether a target exists.
+        deleted, released or dead-lettered. Raises StoreError if it is not known whether a target exists.
 
         ``target``: where they are moved or copied to. One outcome for each, in their order; None: it is done.
         ``task``: the bulk task that wants it, to be notified of messages that another shard refuses. ``in_commit`` is

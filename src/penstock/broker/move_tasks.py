@@ -323,7 +323,7 @@ class MoveTasks(Part):
     async def _destinations(
         self, task: MoveTaskRecord, withdrawn: list[Entry]
     ) -> dict[QueueName, Destination | PenstockError]:
-        """The queues that these messages go to, or why one cannot take them. Raises Unreachable: then they do not go
+        """The queues that these messages go to, or why one cannot take them. Raises StoreError: then they do not go
         yet."""
         names: dict[QueueName, None] = {}
         for entry in withdrawn:
