@@ -411,10 +411,11 @@ class WastefulOutbox(Outbox):
         task: str | None = None,
         service: str | None = None,
         account: str = "",
-    ) -> None:
+    ) -> Departed:
         for target in targets:
             copy = msgspec.structs.replace(message, seq=self.shard.next_number())
-            super().add(copy, cause, [target], source, task, service, account)
+            departed = super().add(copy, cause, [target], source, task, service, account)
+        return departed
 
 
 PLANTED = [

@@ -204,29 +204,26 @@ class QueueDelivery:
 
     def dead_letter(
         self, message: Entry, leaving: LiveQueue, to: QueueName, now_ms: int, task: str | None = None
-    ) -> None:
+    ) -> Departed:
         if self.is_elsewhere(to):
-            self._hand_over(message, leaving, to, Cause.DEAD_LETTER, task)
-            return
+            return self._hand_over(message, leaving, to, Cause.DEAD_LETTER, task)
         number = self._shard.next_number()
         letter = dead_letter(message, number, leaving.arn, leaving.settings, now_ms)
         self._join(self._find_here(to), letter, leaving)
-        leaving.left = Departed(number, None)
+        return Departed(number, None)
 
     def redrive(
         self, message: Entry, content: bytes, leaving: LiveQueue, to: QueueName, task: str, now_ms: int
-    ) -> int:
-        """A move task takes a message that its queue has let go to another one, where it is a new message. Returns
-        its position for :meth:`is_pending`."""
+    ) -> Departed:
+        """A move task takes a message that its queue has let go to another one, where it is a new message."""
         if self.is_elsewhere(to):
-            self._hand_over(message, leaving, to, Cause.REDRIVE, task)
-            return leaving.left.position
+            return self._hand_over(message, leaving, to, Cause.REDRIVE, task)
         shard, number, queue = self._shard, self._shard.next_number(), self._find_here(to)
         shard.changes.remove(leaving.id, message)
         id, wall_ms = queue.rules.message_id(number), shard.clock.wall_ms()
         self._join(queue, moved_message(message, content, number, id, queue.settings, now_ms, wall_ms))
         self._note(number, Cause.REDRIVE, leaving.name.name)
-        return 0
+        return Departed(number, None)
 
     def move(
         self,
@@ -236,12 +233,11 @@ class QueueDelivery:
         to: Destination,
         task: str | None,
         now_ms: int,
-    ) -> None:
+    ) -> Departed:
         """An operator moves a message. It keeps its id, and starts again otherwise."""
         entry = entry_of(row)
         if to.queue is None:
-            self._hand_over(entry, leaving, to.name, Cause.MOVE, task)
-            return
+            return self._hand_over(entry, leaving, to.name, Cause.MOVE, task)
         shard, number = self._shard, self._shard.next_number()
         moved = moved_message(entry, content, number, None, to.settings, now_ms, shard.clock.wall_ms())
         content = moved.content or content
@@ -250,6 +246,7 @@ class QueueDelivery:
         # The content is written again: under the key of the queue that it is in now.
         shard.changes.replace(row._replace(queue=to.queue.id), content, moved.version)
         moved.size = len(content)
+        return Departed(number, None)
 
     def check_quota(self, to: Destination, content: bytes) -> None:
         """Raises QuotaReached if the account cannot have one more message."""
@@ -264,22 +261,22 @@ class QueueDelivery:
         to: Destination,
         task: str | None,
         now_ms: int,
-    ) -> None:
+    ) -> Departed:
         shard, number = self._shard, self._shard.next_number()
         id = source.rules.message_id(number)
         copy = moved_message(entry_of(row), content, number, id, to.settings, now_ms, shard.clock.wall_ms())
-        if to.queue is not None:
-            self._join(to.queue, copy)
-            self._note(number, Cause.COPY, source.name.name)
-        else:
+        if to.queue is None:
             assert self._outbox is not None
-            self._outbox.add(copy, Cause.COPY, [QueueTarget(to.name)], source.name.name, task)
+            return self._outbox.add(copy, Cause.COPY, [QueueTarget(to.name)], source.name.name, task)
+        self._join(to.queue, copy)
+        self._note(number, Cause.COPY, source.name.name)
+        return Departed(number, None)
 
     def _hand_over(
         self, message: Entry, leaving: LiveQueue, to: QueueName, cause: Cause, task: str | None
-    ) -> None:
+    ) -> Departed:
         assert self._outbox is not None
-        leaving.left = self._outbox.take(message, leaving, to, cause, task)
+        return self._outbox.take(message, leaving, to, cause, task)
 
     def _join(self, queue: LiveQueue, message: Entry, leaving: LiveQueue | None = None) -> None:
         """``leaving``: the queue that this very message leaves; None: it is a new one."""

@@ -101,10 +101,7 @@ class Handover(ShardQuestion[Taken], frozen=True):
 
 
 class Departed(NamedTuple):
-    """What a queue remembers of the last message that left it."""
+    """Where a message is that the open commit moves or copies to another queue."""
 
     position: int  # in the outbox, or a number of the shard
-    route: Route | None  # on which it is; None: it joined its queue with the same commit
-
-
-NONE_LEFT = Departed(0, None)
+    route: Route | None  # on which it is; None: it joins its queue with the same commit

@@ -298,8 +298,9 @@ class MoveTasks(Part):
             # Memory of the source may have been thrown away meanwhile: then it no longer knows the message.
             if content is None or not source.rules.let_go(entry, now_ms, shard.changes):
                 continue
-            position = self._delivery.redrive(entry, content, source, name, task.id, now_ms)
-            outbox_position = position or outbox_position
+            departed = self._delivery.redrive(entry, content, source, name, task.id, now_ms)
+            if departed.route is not None:
+                outbox_position = departed.position
             shard.open_commit.noted.append((entry.seq, MOVED, f"to {name.name}"))
             moved += 1
         current = self._tasks.get(task.id)

@@ -275,15 +275,15 @@ class Outbox(Part):
         task: str | None = None,
         service: str | None = None,
         account: str = "",
-    ) -> None:
-        """A new message is for queues of one other shard. It is stored once."""
+    ) -> Departed:
+        """A new message is for queues of one other shard. It is stored once. Returns the last departure."""
         assert message.content is not None
         self.shard.changes.add(OUTBOX, message)
         self._count(account, 1, message.size)
         at_a_time = max(1, min(_TARGETS_PER_PAGE, _BYTES_PER_ARRIVAL // len(message.content)))
         for start in range(0, len(targets), at_a_time):
             some, is_last = tuple(targets[start : start + at_a_time]), start + at_a_time >= len(targets)
-            self._depart(
+            departed = self._depart(
                 message,
                 Departure(
                     message.seq,
@@ -296,6 +296,7 @@ class Outbox(Part):
                     account=account,
                 ),
             )
+        return departed
 
     def _depart(self, message: Entry, departure: Departure) -> Departed:
         target = shard_of(departure.targets[0].queue, self._shards)
