@@ -332,6 +332,27 @@ def test_a_move_waits_while_the_shard_of_its_destination_is_unreachable(cluster:
     assert (dead.move_task(queues.dead).status, queues.count(queues.other)) == ("COMPLETED", (5, 0, 0))
 
 
+def test_a_move_does_not_wait_for_a_shard_that_gets_none_of_its_messages(cluster: Cluster) -> None:
+    queues = Queues(cluster)
+    queues.send(5)
+    queues.kill()
+    dead = cluster.node(queues.dead)
+    dying, away = cluster.name("dying", 1), cluster.name("away", 0)
+    cluster.node(away).create(away)
+    dead.create(dying, dead_letters=(away, 1))
+    dead.send(dying, "poison")
+    dead.receive(dying, visibility_ms=0)
+    cluster.network.cut.add(0)
+    dead.poll(dying, wait_ms=0)
+    cluster.advance(2 * SECOND)
+    assert dead.stored(dying) == [], "it is on its way to the shard that cannot be reached"
+    cluster.network.cut.clear()
+    dead.start_move(queues.dead, queues.other)
+    cluster.network.cut.add(0)
+    cluster.advance(10 * SECOND)
+    assert (dead.move_task(queues.dead).status, queues.count(queues.other)) == ("COMPLETED", (5, 0, 0))
+
+
 @pytest.mark.parametrize(
     "error", [StoreFull("no space left"), StoreAway("no connection"), StoreClosed("it stops")]
 )

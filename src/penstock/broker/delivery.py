@@ -296,9 +296,10 @@ class QueueDelivery:
         position, route = left
         return _SETTLED if route is None else route.arrival(position)
 
-    def is_pending(self, position: int) -> bool:
-        """Whether a message that left durably, with this position of the outbox or one before, is on its way."""
-        return self._outbox is not None and self._outbox.is_pending(position)
+    def is_pending(self, departures: Mapping[int, int], anywhere: int = 0) -> bool:
+        """Whether messages that left durably are on their way. ``departures``: the position of the last one for each
+        other shard. ``anywhere``: a position for which the shard is not known."""
+        return self._outbox is not None and self._outbox.is_pending(departures, anywhere)
 
     def on_returned(self, notify: Callable[[str], None]) -> None:
         """Call back for each message of a task that a queue of another shard refuses, with the task's id and the

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -105,3 +105,10 @@ class Departed(NamedTuple):
 
     position: int  # in the outbox, or a number of the shard
     route: Route | None  # on which it is; None: it joins its queue with the same commit
+
+
+def last_departures(before: Mapping[int, int], departed: Iterable[Departed]) -> dict[int, int]:
+    """The position of the last message of a task for each other shard, with these that left later."""
+    last = dict(before)
+    last.update((each.route.target, each.position) for each in departed if each.route is not None)
+    return last

@@ -315,9 +315,13 @@ class Outbox(Part):
 
     # -- arrivals ----------------------------------------------------------------------------------------------
 
-    def is_pending(self, position: int) -> bool:
-        """Whether a message that left durably, of this position or of one before, is still on its way."""
-        return any(route.running and route.taken < position for route in self._routes.values())
+    def is_pending(self, departures: Mapping[int, int], anywhere: int) -> bool:
+        """Whether messages that left durably are on their way: to some shards, each up to a position; and up to the
+        position ``anywhere`` to any shard."""
+        return any(
+            route.running and route.taken < max(departures.get(target, 0), anywhere)
+            for target, route in self._routes.items()
+        )
 
     def refused(self, leaving: Leaving, refusals: Sequence[TargetRefusal]) -> LiveQueue | None:
         """Queues do not take this message; the open commit removes it from the outbox. Returns the queue that it goes
@@ -403,7 +407,7 @@ class Route:
 
     def __init__(self, outbox: Outbox, target: int) -> None:
         self._outbox = outbox
-        self._target = target
+        self.target = target
         self._more = False  # something may have been added since the last page
         # With the number of its commit: decided, and not durable yet, in order.
         self._deciding: list[tuple[int, Leaving]] = []
@@ -494,9 +498,9 @@ class Route:
                     self._fall_behind()
                     failed += 1
                     if not isinstance(error, PenstockError):
-                        log.exception("handing messages over to shard %d failed", self._target)
+                        log.exception("handing messages over to shard %d failed", self.target)
                     elif failed == 1 and not outbox.stopped:
-                        log.warning("messages for shard %d wait: %s", self._target, error)
+                        log.warning("messages for shard %d wait: %s", self.target, error)
                     await outbox.shard.pause(int(backoff(failed, _RETRY_MIN_MS, _RETRY_MAX_MS)))
         finally:
             self.running = False
@@ -538,7 +542,7 @@ class Route:
     async def _page_of_log(self) -> OutboxPage:
         shard = self._outbox.shard
         self._behind = False  # what is committed from now on comes behind the page
-        page, is_all = await shard.read(partial(_read_page, shard.store, str(self._target), self.taken))
+        page, is_all = await shard.read(partial(_read_page, shard.store, str(self.target), self.taken))
         if is_all:
             self._keep_fresh([leaving for leaving in self._fresh if leaving.position > page.upto])
         else:
@@ -567,7 +571,7 @@ class Route:
         messages = [_handed(leaving, now_ms, outbox.failures) for leaving in page.messages]
         if not messages:
             return refusals
-        taken = await outbox.others.ask(Handover(outbox.shard.index, self._target, messages))
+        taken = await outbox.others.ask(Handover(outbox.shard.index, self.target, messages))
         assert taken.position >= messages[-1].position, "a page is taken whole or not at all"
         for refusal in taken.refusals:
             refusals.setdefault(refusal.position, []).append(refusal)
@@ -586,7 +590,7 @@ class Route:
                     returned_to.add(queue)
             else:
                 outbox.remove(leaving)
-        shard.changes.truncated[LOG_KIND, str(self._target)] = page.upto
+        shard.changes.truncated[LOG_KIND, str(self.target)] = page.upto
         for queue in returned_to:
             # Rare enough: no state of memory has to be patched.
             shard.touch(queue)
