@@ -328,6 +328,24 @@ def test_the_end_of_a_shard_is_no_failure_of_its_jobs(
     assert (world.given_up, logged) == ([], [])
 
 
+@pytest.mark.parametrize("ends", ["given back", "stopped"])
+def test_a_shard_ends_while_an_internal_queue_is_loaded(world: Errands, ends: str) -> None:
+    """The queue has jobs that were put off only: without the end, it would be waited for them."""
+    world.put_off[1] = HOUR
+    world.add(1)
+    world.store.close()
+    world._open()
+    world.runtime.reader.paused = True
+    world.run()
+    ended = world.start(world.broker.close_shard(0) if ends == "given back" else world.broker.stop())
+    world.run()
+    (consumer,) = world.jobs.consumers
+    world.runtime.reader.paused = False
+    world.run()
+    assert ended.done
+    assert not consumer.queue.waiting
+
+
 def test_jobs_of_a_group_are_done_one_after_the_other(world: Errands) -> None:
     world.failures[1] = JobFailed("no answer", can_repeat=True)
     world.add(1, group="g")

@@ -159,6 +159,37 @@ def test_polls_end_when_their_shard_is_given_back_and_others_wait_on(world: Shar
     assert polls[kept][0].bodies == ["on"]
 
 
+@pytest.mark.parametrize("ends", ["given back", "stopped"])
+def test_a_poll_whose_queue_is_loaded_when_its_shard_ends_does_not_wait(
+    roomy: ShardsWorld, ends: str
+) -> None:
+    short = roomy.name("q", 1)
+    roomy.create(short)
+    roomy.reopen(1)
+    roomy.runtime.reader.paused = True
+    poll = roomy.poll(short)
+    ended = roomy.close_shard(1) if ends == "given back" else roomy.start(roomy.broker.stop())
+    roomy.run()
+    assert not poll.done
+    roomy.runtime.reader.paused = False
+    roomy.run()
+    assert ended.done and poll.bodies == []
+
+
+def test_a_poll_that_comes_after_its_shard_was_given_back_does_not_wait(roomy: ShardsWorld) -> None:
+    """Its queue was found before."""
+    short, other = roomy.name("q", 1), roomy.name("other", 1)
+    queue = roomy.create(short)
+    roomy.create(other)
+    roomy.hold_commits()
+    roomy.sending(other, outgoing("a"))
+    closing = roomy.close_shard(1)
+    roomy.run()
+    late = roomy.start(queue.receive(Ask(1, None, None), Caller(), 20 * SECOND))
+    roomy.release_commits()
+    assert closing.done and late.result() == []
+
+
 def test_nothing_is_answered_from_memory_when_the_lease_has_ended(roomy: ShardsWorld) -> None:
     """After a pause of the process: others may have taken the shard, and it is dropped in a moment."""
     short = roomy.name("q", 1)

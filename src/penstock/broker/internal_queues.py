@@ -558,7 +558,7 @@ class _JobConsumer(Generic[T]):
                 try:
                     await queue.memory.load()
                     self.count()
-                    if not self.waiting:
+                    if jobs.stopped or not self.waiting:
                         return
                     for message in await queue.receive(ask, self._taker, _WAIT_MS):
                         self._begin(message)

@@ -304,8 +304,8 @@ class LiveQueue:
                 raise TooManyInFlight
             if not backlog.reading:
                 return []
-        if caller.gone:
-            return []
+        if caller.gone or self._shard.released or self._shard.ended is not None:
+            return []  # those that waited were answered when the shard was given back or the server stopped
         answer = self.waiting.wait(ask, caller, wait_ms)
         self.waiting.set_timer(self.rules.next_deadline_ms())
         return await answer
