@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from penstock.broker.delivery import Refusal
-from penstock.broker.handover import Cause, Handover, QueueTarget
+from penstock.broker.handover import Cause, Handover, QueueTarget, Taken
 from penstock.broker.live_queue import LiveQueue
 from penstock.broker.move_tasks import MoveFailure
 from penstock.broker.outbox import (
@@ -36,10 +36,12 @@ from penstock.errors import (
 )
 from penstock.limits import DAY, HOUR, MINUTE
 from penstock.names import QueueName
+from penstock.promise import Promise
 from penstock.queues.messages import Outgoing
 from penstock.store.changes import Changes
 from penstock.store.port import LAST, JournalEnd, Mark
 from support.cluster import Cluster, Fault, Node
+from support.shards import ShardsWorld
 from support.world import ROOMY, SECOND, UNMETERED, Caller, name_of
 
 KINDS = pytest.mark.parametrize("kind", ["", ".fifo"], ids=["standard", "fifo"])
@@ -834,6 +836,33 @@ def test_a_quota_is_computed_once_for_a_message_to_many_queues(monkeypatch: pyte
         assert len(refused) == 20, "40 of them were in the queues of this process"
         assert {each.reason for each in refused} == {"QuotaReached"}
         assert cluster.node(there[0]).counts(there[0]) == (1, 0, 0)
+
+
+def test_a_shard_that_does_not_answer_leaves_pages_for_others() -> None:
+    """More shards of one process than pages in memory have messages for it."""
+    with ShardsWorld(shards=20) as world:
+        hanging, good = world.name("hanging", 0), world.name("good", 1)
+        world.create(hanging)
+        world.create(good)
+        inbox, answer = world.broker.partition(0).inbox, Promise[None]()
+        take = inbox.take
+
+        async def hang(handover: Handover) -> Taken:
+            await answer
+            return await take(handover)
+
+        inbox.take = hang  # type: ignore[method-assign]
+        for source in range(2, 20):
+            delivery = world.broker.partition(source).delivery
+            message = Outgoing(body=str(source), sender="a service")
+            world.do(delivery.deliver(message, [QueueTarget(name_of(hanging))], "toy", "the toy"))
+        delivery = world.broker.partition(19).delivery
+        world.do(delivery.deliver(message, [QueueTarget(name_of(good))], "toy", "the toy"))
+        assert world.counts(good) == (1, 0, 0)
+        assert world.counts(hanging) == (0, 0, 0)
+        answer.resolve(None)
+        world.run()
+        assert world.counts(hanging) == (18, 0, 0)
 
 
 def test_what_waits_for_a_shard_is_bounded_by_the_quota() -> None:

@@ -17,7 +17,7 @@ What becomes of a message that the other shard refuses is a rule of its cause (:
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
@@ -71,6 +71,7 @@ _BYTES_PER_PAGE = 512 * 1024  # or one message
 _BYTES_PER_ARRIVAL = 4 * 1024 * 1024  # of one commit of the other shard, or one target
 _TARGETS_PER_PAGE = 500  # or one departure: what arrives keeps the other shard from anything else
 _PAGES_MAX = 16
+_PAGES_PER_TARGET_MAX = _PAGES_MAX // 2
 _RETRY_MIN_MS, _RETRY_MAX_MS = 100, 5 * SECOND
 _UNREADABLE_PAUSE_MS = MINUTE
 _SERVICE_MS_MAX = 4 * DAY
@@ -182,25 +183,37 @@ class PageRoom:
 
 
 class PageSlots:
-    """Bounds how many pages all outboxes of a process hold in memory at a time."""
+    """Bounds how many pages all outboxes of a process hold in memory at a time.
 
-    def __init__(self, free: int = _PAGES_MAX) -> None:
-        self._free = free
-        self._waiting: deque[Promise[None]] = deque()
+    A page for a shard that does not answer stays in memory for long. At most half of the pages are for the same
+    shard, so that others get theirs."""
 
-    async def acquire(self) -> None:
-        if self._free:
-            self._free -= 1
+    def __init__(self) -> None:
+        self._free = _PAGES_MAX
+        self._used: Counter[int] = Counter()  # by target
+        self._waiting: deque[tuple[int, Promise[None]]] = deque()
+
+    async def acquire(self, target: int) -> None:
+        if self._free and self._used[target] < _PAGES_PER_TARGET_MAX:
+            self._count(target, 1)
         else:
             turn: Promise[None] = Promise()
-            self._waiting.append(turn)
+            self._waiting.append((target, turn))
             await turn
 
-    def release(self) -> None:
-        if self._waiting:
-            self._waiting.popleft().resolve(None)
-        else:
-            self._free += 1
+    def release(self, target: int) -> None:
+        self._count(target, -1)
+        for each in self._waiting:
+            next_target, turn = each
+            if self._used[next_target] < _PAGES_PER_TARGET_MAX:
+                self._waiting.remove(each)
+                self._count(next_target, 1)
+                turn.resolve(None)
+                return
+
+    def _count(self, target: int, more: int) -> None:
+        self._free -= more
+        self._used[target] += more
 
 
 class Outbox(Part):
@@ -508,7 +521,7 @@ class Route:
     async def _hand_over(self) -> None:
         """Hand the first page over, and forget what arrived. Raises PenstockError: then it is to be tried again."""
         outbox = self._outbox
-        await outbox.slots.acquire()
+        await outbox.slots.acquire(self.target)
         try:
             page = await (self._page_of_log() if self._behind else self._fresh_page())
             if page.upto:
@@ -525,7 +538,7 @@ class Route:
                 await self.forget(page, refusals)
                 self._note_arrived(page)
         finally:
-            outbox.slots.release()
+            outbox.slots.release(self.target)
 
     async def _fresh_page(self) -> OutboxPage:
         # A page of the log may have had what was durable before this process was told so.
