@@ -838,6 +838,21 @@ def test_a_quota_is_computed_once_for_a_message_to_many_queues(monkeypatch: pyte
         assert cluster.node(there[0]).counts(there[0]) == (1, 0, 0)
 
 
+def test_messages_for_a_shard_that_cannot_be_reached_are_not_kept_in_memory(cluster: Cluster) -> None:
+    target, node = cluster.name("target", 1), cluster.nodes[0]
+    cluster.node(target).create(target)
+    cluster.network.cut.add(1)
+    for number in range(50):
+        deliver(cluster, [target], f"m{number}")
+    (outbox,) = [part for part in node.broker.partition(0).parts if isinstance(part, Outbox)]
+    assert not outbox._routes[1]._fresh
+    cluster.network.cut.clear()
+    cluster.advance(10 * SECOND)
+    for number in range(50, 60):
+        deliver(cluster, [target], f"m{number}")
+    assert cluster.node(target).drain(target) == [f"m{number}" for number in range(60)]
+
+
 def test_a_shard_that_does_not_answer_leaves_pages_for_others() -> None:
     """More shards of one process than pages in memory have messages for it."""
     with ShardsWorld(shards=20) as world:

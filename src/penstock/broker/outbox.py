@@ -446,8 +446,9 @@ class Route:
         durable, deciding = self._outbox.shard.changes.durable, self._deciding
         settled = [leaving for number, leaving in deciding if number == durable]
         self._deciding = [each for each in deciding if each[0] > durable]
-        self._fresh += settled
-        self._fresh_bytes += sum(leaving.bytes for leaving in settled)
+        if not self._behind:  # otherwise the log is read next, which has them
+            self._fresh += settled
+            self._fresh_bytes += sum(leaving.bytes for leaving in settled)
         too_much = len(self._fresh) > _DEPARTURES_PER_PAGE or self._fresh_bytes > _BYTES_PER_PAGE
         if too_much or len(settled) != len(arrived):
             self._fall_behind()
