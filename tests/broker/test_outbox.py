@@ -742,6 +742,44 @@ def test_deduplication_is_the_same_in_every_shard(cluster: Cluster) -> None:
         assert (node.queue(target).metrics.sent, node.queue(target).metrics.duplicates) == (1, 1)
 
 
+def test_the_delay_of_a_message_is_the_same_in_every_shard(cluster: Cluster) -> None:
+    targets = [cluster.name("target", shard) for shard in range(3)]
+    for target in targets:
+        cluster.node(target).create(target, delay_ms=HOUR)
+    cluster.network.cut.add(2)
+    deliver(cluster, targets, delay_ms=MINUTE)
+    deliver(cluster, targets, delay_ms=0)
+    cluster.advance(20 * SECOND)
+    cluster.network.cut.clear()
+    cluster.advance(10 * SECOND)
+    for target in targets:
+        assert cluster.node(target).counts(target) == (1, 0, 1)
+    cluster.advance(29 * SECOND)
+    for target in targets:
+        assert cluster.node(target).counts(target) == (1, 0, 1)
+    cluster.advance(SECOND)
+    for target in targets:
+        assert cluster.node(target).counts(target) == (2, 0, 0), "the time on the way is a part of it"
+
+
+def test_a_delay_that_ends_on_the_way_is_over(cluster: Cluster) -> None:
+    target = cluster.name("target", 1)
+    cluster.node(target).create(target, delay_ms=HOUR)
+    cluster.network.cut.add(1)
+    deliver(cluster, [target], delay_ms=SECOND)
+    cluster.advance(MINUTE)
+    cluster.network.cut.clear()
+    cluster.advance(10 * SECOND)
+    assert cluster.node(target).counts(target) == (1, 0, 0)
+
+
+def test_the_service_is_told_the_delay_of_a_message_that_is_refused(cluster: Cluster) -> None:
+    refused: list[Refusal] = []
+    cluster.nodes[0].broker.partition(0).delivery.on_refused("toy", refused.append)
+    deliver(cluster, [cluster.name("gone", 1)], delay_ms=MINUTE)
+    assert [each.message.delay_ms for each in refused] == [MINUTE]
+
+
 def test_a_service_is_asked_about_refused_messages(cluster: Cluster) -> None:
     refused: list[Refusal] = []
     cluster.nodes[0].broker.partition(0).delivery.on_refused("toy", refused.append)
@@ -1023,5 +1061,9 @@ def test_a_departure_of_an_earlier_release_is_understood() -> None:
         assert (departure.seq, departure.cause, departure.queue) == (7, cause, 1)
         assert (departure.targets, departure.leaving) == ((QueueTarget(dead),), work)
         assert decode_departure(encode_departure(departure)) == departure
+    before_delays = (8, "service", [[dead, "token"]], "a topic", OUTBOX, None, None, "toy", False, "1")
+    departure = decode_departure(b"\x02" + encode(before_delays))
+    assert (departure.targets, departure.service) == ((QueueTarget(dead, "token"),), "toy")
+    assert (departure.is_last, departure.account, departure.delay_ms) == (False, "1", None)
     copy = decode_departure(encode((7, OUTBOX, work, dead, None, "copy")))
     assert (copy.cause, copy.queue, copy.leaving) == (Cause.COPY, OUTBOX, None)

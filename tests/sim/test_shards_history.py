@@ -411,10 +411,11 @@ class WastefulOutbox(Outbox):
         task: str | None = None,
         service: str | None = None,
         account: str = "",
+        delay_ms: int | None = None,
     ) -> Departed:
         for target in targets:
             copy = msgspec.structs.replace(message, seq=self.shard.next_number())
-            departed = super().add(copy, cause, [target], source, task, service, account)
+            departed = super().add(copy, cause, [target], source, task, service, account, delay_ms)
         return departed
 
 

@@ -391,7 +391,13 @@ class QueueDelivery:
                 refusals += [Refusal(target, message, type(error).__name__) for target in of_shard]
                 continue
             self._outbox.add(
-                self._stored(message), Cause.SERVICE, of_shard, source, service=service, account=payer
+                self._stored(message),
+                Cause.SERVICE,
+                of_shard,
+                source,
+                service=service,
+                account=payer,
+                delay_ms=message.delay_ms,
             )
         return refusals
 
@@ -434,7 +440,7 @@ class QueueDelivery:
         shard.open_commit.when_durable.append(lambda _: count())
 
     def _stored(self, message: Outgoing) -> Entry:
-        """A message as the outbox keeps it. The other shard gives it an id."""
+        """The row of a message in the outbox. The other shard gives it an id; its delay is in the departure."""
         clock, number = self._shard.clock, self._shard.next_number()
         content = Content(
             "", message.body, message.sender, clock.wall_ms(), message.attributes, message.trace,
@@ -481,7 +487,9 @@ class QueueDelivery:
             # before.
             return [(place, UNREADABLE) for place in range(len(message.targets))]
         if RULES[message.cause].is_sent:
-            sent = outgoing_of(content, message.group)
+            delay_ms = message.delay_ms
+            left_ms = None if delay_ms is None else max(0, delay_ms - message.age_ms)
+            sent = outgoing_of(content, message.group, left_ms)
             join = partial(self._send, message=sent, source=message.source, quotas=quotas)
         else:
             join = partial(self._add, message=message, content=content)
@@ -519,7 +527,7 @@ def _check_size(size: int, settings: QueueSettings) -> None:
         raise NotPossible(f"the message is larger than the {most} bytes that the queue accepts")
 
 
-def outgoing_of(content: bytes, group: str | None) -> Outgoing:
+def outgoing_of(content: bytes, group: str | None, delay_ms: int | None) -> Outgoing:
     """A message of a service as it was before it was stored."""
     stored = decode_content(content)
     return Outgoing(
@@ -527,6 +535,7 @@ def outgoing_of(content: bytes, group: str | None) -> Outgoing:
         sender=stored.sender,
         attributes=stored.attributes,
         trace=stored.trace,
+        delay_ms=delay_ms,
         group=group,
         dedup_id=stored.dedup_id,
         size=stored.bytes_sent,

@@ -51,6 +51,7 @@ class HandedMessage(msgspec.Struct, frozen=True, array_like=True):
     content: bytes | None  # None: it cannot be decrypted, and every queue refuses it
     failures: tuple[FailureReport, ...] = ()
     version: int = 1  # that it has in the other queue
+    delay_ms: int | None = None  # of its own; its age is a part of it
 
 
 UNREADABLE = KeyUnavailable.__name__

@@ -93,6 +93,7 @@ class Departure(msgspec.Struct, frozen=True, array_like=True):
     service: str | None = None  # which service is asked if it is refused
     is_last: bool = True  # False: a later departure has more targets of the same row
     account: str = ""  # whose quota bounds what is on its way, if it is a message of a service
+    delay_ms: int | None = None  # of its own, from the time of the row on
 
 
 class OnTheWay(msgspec.Struct, frozen=True, array_like=True):
@@ -288,6 +289,7 @@ class Outbox(Part):
         task: str | None = None,
         service: str | None = None,
         account: str = "",
+        delay_ms: int | None = None,
     ) -> Departed:
         """A new message is for queues of one other shard. It is stored once. Returns the last departure."""
         assert message.content is not None
@@ -307,6 +309,7 @@ class Outbox(Part):
                     service=service,
                     is_last=is_last,
                     account=account,
+                    delay_ms=delay_ms,
                 ),
             )
         return departed
@@ -403,7 +406,7 @@ class Outbox(Part):
         if decide is None or leaving.content is None:
             log.warning("%d queues refused a message of %s", len(refusals), departure.source)
             return
-        message = outgoing_of(leaving.content, leaving.row.group)
+        message = outgoing_of(leaving.content, leaving.row.group, departure.delay_ms)
         for refusal in refusals:
             target = departure.targets[refusal.place]
             try:
@@ -644,6 +647,7 @@ def _handed(leaving: Leaving, now_ms: int, failures: Failures) -> HandedMessage:
         content=leaving.content,
         failures=failures.of(row.seq) if rules.keeps_failures else (),
         version=version,
+        delay_ms=departure.delay_ms,
     )
 
 
