@@ -23,7 +23,7 @@ from penstock.names import Home, Space
 from penstock.promise import Promise
 from penstock.store.changes import Changes
 from penstock.store.port import JournalEnd, Mark
-from support.world import ROOMY, SECOND, TINY, World, name_of
+from support.world import ROOMY, SECOND, TINY, UNMETERED, World, name_of
 
 
 class Errand(msgspec.Struct):
@@ -296,6 +296,37 @@ def test_a_handler_can_put_a_job_off(world: Errands) -> None:
     del world.put_off[1]
     world.advance(1)
     assert (world.done, world.waiting()) == ([(1, 2)], 0)
+
+
+def test_a_job_is_put_off_for_as_long_as_a_message_can_be_hidden() -> None:
+    """The work is a part of the time: twelve hours from the receive on."""
+    kind = JobKind("errands", Errand, pauses_ms=(SECOND,), visibility_ms=30 * SECOND)
+    with Errands(kind, UNMETERED) as world:
+        world.hanging[1], world.put_off[1] = Promise(), 20 * HOUR
+        world.add(1)
+        world.advance(2 * HOUR)
+        world.hanging.pop(1).resolve(None)
+        world.advance(9 * HOUR - 1)
+        assert world.tries == [(1, 1)]
+        world.advance(HOUR)
+        assert world.tries == [(1, 1), (1, 2)]
+
+
+def test_a_try_that_takes_longer_than_a_message_can_be_hidden_loses_its_job(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    kind = JobKind("errands", Errand, pauses_ms=(SECOND,), visibility_ms=30 * SECOND)
+    with Errands(kind, UNMETERED) as world:
+        first = world.hanging[1] = Promise()
+        world.add(1)
+        world.advance(12 * HOUR - MINUTE)
+        assert world.tries == [(1, 1)]
+        del world.hanging[1]
+        world.advance(2 * MINUTE)
+        assert (world.done, world.waiting()) == ([(1, 2)], 0)
+        first.resolve(None)
+        world.run()
+        assert (world.given_up, world.waiting()) == ([], 0)
 
 
 def test_a_handler_can_choose_the_pause(world: Errands) -> None:

@@ -133,6 +133,7 @@ class Job(Generic[T]):
         self.due_ms = stored.due_ms
         self.attempt = stored.tries + message.receives
         self.is_decided = False
+        self._begun_ms = consumer.queue.shard.clock.now_ms()
         self._consumer = consumer
         self._queue = consumer.queue
         self._message = message
@@ -160,21 +161,27 @@ class Job(Generic[T]):
         """Remove the job with the open commit. A handler calls this beside the changes that are its work, or leaves
         it to the caller. Raises as :meth:`check_held`."""
         self.check_held()
-        self._queue.settle(self._message.handle, None)
+        if not self._queue.settle(self._message.handle, None):
+            raise JobLost
         self.is_decided = True
 
     def put_off(self, pause_ms: int) -> None:
-        """Try it again later. Raises as :meth:`check_held`."""
+        """Try it again later: a job of a kind with an order at most eleven hours after this try began. Raises as
+        :meth:`check_held`."""
         self.check_held()
         queue, message, kind = self._queue, self._message, self._consumer.jobs.kind
         if kind.ordered:
-            queue.settle(message.handle, min(pause_ms, _HIDDEN_MS_MAX))
+            worked_ms = queue.shard.clock.now_ms() - self._begun_ms
+            hidden_ms = max(0, min(pause_ms, _HIDDEN_MS_MAX - worked_ms))
+            if not queue.settle(message.handle, hidden_ms):
+                raise JobLost
         else:
             entry = queue.held(message.handle, 0)
             assert entry is not None, "it was just held"
             body = kind.encode(self.payload, self.due_ms, self.attempt)
             again = Again(self.id, entry.position, entry.enqueued_ms)
-            queue.settle(message.handle, None)
+            if not queue.settle(message.handle, None):
+                raise JobLost
             self._consumer.add(body, message.group, pause_ms, again)
         self.is_decided = True
 
@@ -203,7 +210,11 @@ class Job(Generic[T]):
         if queue.memory.loaded and not self.is_decided:
             if queue.held(handle, 0) is None:
                 return
-            queue.settle(handle, jobs.kind.visibility_ms)
+            if not queue.settle(handle, jobs.kind.visibility_ms):
+                log.warning(
+                    "a try of a job of the kind %s takes too long: another one begins", jobs.kind.name
+                )
+                return
         self.keep()
 
 
