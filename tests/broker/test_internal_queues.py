@@ -578,6 +578,29 @@ def test_the_age_of_a_job_begins_when_it_is_due(calls: Errands) -> None:
     assert calls.done == [(1, 1)]
 
 
+@pytest.mark.parametrize("late", range(8))
+def test_a_job_whose_pause_ends_before_its_commit_is_durable_is_tried_again(late: int) -> None:
+    """Meanwhile other jobs of its group are being read."""
+    kind = JobKind(
+        "calls", Errand, pauses_ms=(), visibility_ms=30 * SECOND, ordered=False, running_per_group_max=1
+    )
+    with Errands(kind, TINY) as world:
+        world.hanging[late], world.put_off[late] = Promise(), 1
+        for number in range(20):
+            world.add(number, group="g")
+        world.runtime.reader.paused = True
+        world.hold_commits()
+        world.hanging.pop(late).resolve(None)
+        world.run()
+        del world.put_off[late]
+        world.advance(1)
+        world.release_commits()
+        world.runtime.reader.paused = False
+        world.run()
+        assert {number for number, _ in world.done} == set(range(20))
+        assert world.waiting() == 0
+
+
 def test_many_jobs_that_were_put_off_are_not_in_memory() -> None:
     with Errands(CALLS, TINY) as world:
         for number in range(100):

@@ -118,10 +118,10 @@ class Destination(NamedTuple):
 
 
 class Again(NamedTuple):
-    """What a job keeps that joins its queue again."""
+    """What a job keeps that joins its queue again. It has a new position, since the rules take what arrives for the
+    last of the queue."""
 
     id: str
-    position: int
     enqueued_ms: int
 
 
@@ -461,7 +461,7 @@ class QueueDelivery:
         now_ms = shard.clock.now_ms()
         entry = Entry(
             number,
-            position_of(number) if again is None else again.position,
+            position_of(number),
             group,
             now_ms if again is None else again.enqueued_ms,
             now_ms + delay_ms if delay_ms else 0,

@@ -179,7 +179,7 @@ class Job(Generic[T]):
             entry = queue.held(message.handle, 0)
             assert entry is not None, "it was just held"
             body = kind.encode(self.payload, self.due_ms, self.attempt)
-            again = Again(self.id, entry.position, entry.enqueued_ms)
+            again = Again(self.id, entry.enqueued_ms)
             if not queue.settle(message.handle, None):
                 raise JobLost
             self._consumer.add(body, message.group, pause_ms, again)
