@@ -701,6 +701,11 @@ def deliver(cluster: Cluster, targets: list[str], body: str = "news", **more: An
     return refused
 
 
+def message_of(refusal: Refusal) -> Outgoing:
+    assert refusal.message is not None
+    return refusal.message
+
+
 def test_one_message_for_queues_of_all_shards(cluster: Cluster) -> None:
     targets = [cluster.name(f"target-{i}-", shard) for shard in range(3) for i in range(4)]
     for target in targets:
@@ -777,7 +782,7 @@ def test_the_service_is_told_the_delay_of_a_message_that_is_refused(cluster: Clu
     refused: list[Refusal] = []
     cluster.nodes[0].broker.partition(0).delivery.on_refused("toy", refused.append)
     deliver(cluster, [cluster.name("gone", 1)], delay_ms=MINUTE)
-    assert [each.message.delay_ms for each in refused] == [MINUTE]
+    assert [message_of(each).delay_ms for each in refused] == [MINUTE]
 
 
 def test_a_service_is_asked_about_refused_messages(cluster: Cluster) -> None:
@@ -789,7 +794,7 @@ def test_a_service_is_asked_about_refused_messages(cluster: Cluster) -> None:
         cluster.node(target).create(target)
     here = deliver(cluster, [good, gone, fifo, gone_here])
     assert [(each.target.token, each.reason) for each in here] == [(gone_here, "QueueMissing")]
-    found = sorted((each.target.token, each.reason, each.message.body) for each in refused)
+    found = sorted((each.target.token, each.reason, message_of(each).body) for each in refused)
     assert found == [(fifo, "NotPossible", "news"), (gone, "QueueMissing", "news")]
     assert cluster.node(good).bodies(good) == ["news"]
     assert cluster.nodes[0].store.usage(OUTBOX) == {}
@@ -804,7 +809,7 @@ def test_the_quota_of_the_account_of_a_queue_holds_in_every_shard() -> None:
         cluster.node(target).create(target)
         deliver(cluster, [target])
         deliver(cluster, [target], "too much")
-        assert [(each.reason, each.message.body) for each in refused] == [("QuotaReached", "too much")]
+        assert [(each.reason, message_of(each).body) for each in refused] == [("QuotaReached", "too much")]
         assert cluster.node(target).counts(target) == (1, 0, 0)
 
 
@@ -925,7 +930,7 @@ def test_what_waits_for_a_shard_is_bounded_by_the_quota() -> None:
         cluster.node(target).create(target)
         cluster.network.cut.add(1)
         refused = [each for i in range(8) for each in deliver(cluster, [target], f"m{i}")]
-        assert [(each.reason, each.message.body) for each in refused] == [
+        assert [(each.reason, message_of(each).body) for each in refused] == [
             ("QuotaReached", f"m{i}") for i in (5, 6, 7)
         ]
         assert node.store.usage(OUTBOX)[OUTBOX].messages == 5
@@ -949,10 +954,32 @@ def test_a_service_is_asked_about_messages_that_waited_for_four_days(cluster: Cl
     cluster.advance(3 * DAY - MINUTE)
     assert refused == []
     cluster.advance(2 * MINUTE)
-    assert [(each.reason, each.message.body) for each in refused] == [("Expired", "old")]
+    assert [(each.reason, message_of(each).body) for each in refused] == [("Expired", "old")]
     cluster.network.cut.clear()
     cluster.advance(10 * SECOND)
     assert cluster.node(target).bodies(target) == ["young"]
+    assert cluster.nodes[0].store.usage(OUTBOX) == {}
+
+
+def test_a_service_is_told_of_a_message_that_cannot_be_decrypted(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused: list[Refusal] = []
+    cluster.nodes[0].broker.partition(0).delivery.on_refused("toy", refused.append)
+    target = cluster.name("target", 1)
+    cluster.node(target).create(target)
+
+    def refuse(seqs: Sequence[int]) -> dict[int, bytes]:
+        raise KeyDisabled("a key")
+
+    cluster.network.cut.add(1)
+    deliver(cluster, [target])
+    monkeypatch.setattr(cluster.nodes[0].store, "contents", refuse)
+    cluster.network.cut.clear()
+    cluster.advance(10 * SECOND)
+    assert [(each.target.token, each.message, each.reason) for each in refused] == [
+        (target, None, "KeyUnavailable")
+    ]
     assert cluster.nodes[0].store.usage(OUTBOX) == {}
 
 

@@ -131,6 +131,7 @@ class ShardsHistory(RuleBasedStateMachine):
     def refused(self, refusal: Refusal) -> None:
         delivery = self.cluster.node(self.work).broker.partition(0).delivery
         message = refusal.message
+        assert message is not None, "nothing is encrypted"
         if self.suffix:  # the queue may have the message itself
             again = f"{refusal.target.queue.name}/{message.dedup_id}"
             message = msgspec.structs.replace(message, dedup_id=again)

@@ -97,7 +97,7 @@ class Refusal(NamedTuple):
     """A queue did not take a message of a service."""
 
     target: QueueTarget
-    message: Outgoing
+    message: Outgoing | None  # None: it cannot be decrypted, which is the reason
     reason: str  # the name of the error
 
 

@@ -403,10 +403,12 @@ class Outbox(Part):
     def _ask_service(self, leaving: Leaving, refusals: Sequence[TargetRefusal]) -> None:
         departure = leaving.departure
         decide = self._on_refused.get(departure.service or "")
-        if decide is None or leaving.content is None:
+        if decide is None:
             log.warning("%d queues refused a message of %s", len(refusals), departure.source)
             return
-        message = outgoing_of(leaving.content, leaving.row.group, departure.delay_ms)
+        content, message = leaving.content, None
+        if content is not None:
+            message = outgoing_of(content, leaving.row.group, departure.delay_ms)
         for refusal in refusals:
             target = departure.targets[refusal.place]
             try:
