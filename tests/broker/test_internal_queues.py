@@ -21,8 +21,9 @@ from penstock.errors import JobFailed, JobLost, StoreAway, StoreBusy, StoreUnkno
 from penstock.limits import DAY, HOUR, MINUTE, Limits
 from penstock.names import Home, Space
 from penstock.promise import Promise
+from penstock.queues.messages import decode_content
 from penstock.store.changes import Changes
-from penstock.store.port import JournalEnd, Mark
+from penstock.store.port import LAST, JournalEnd, Mark, Selection
 from support.world import ROOMY, SECOND, TINY, UNMETERED, World, name_of
 
 
@@ -193,6 +194,23 @@ def test_an_unexpected_error_counts_as_a_try(world: Errands) -> None:
     world.advance(sum(PAUSES_MS))
     assert world.given_up == [(1, "an internal error: KeyError")]
     assert world.done == [(2, 1)], "others of its group go on"
+
+
+def test_the_stored_form_of_a_job_has_a_version(world: Errands) -> None:
+    world.hanging[1] = Promise()
+    world.add(1, group="g")
+    (queue,) = world.broker.partition(0).catalogue.internal("errands")
+    (row,) = world.store.select(Selection(queue.id), rows_max=LAST)
+    body = decode_content(world.store.contents([row.seq])[row.seq]).body
+    assert msgspec.json.decode(body) == [0, world.clock.now_ms(), {"number": 1}, 1]
+
+
+def test_a_job_without_a_version_is_the_first_one(world: Errands) -> None:
+    world.add(1, group="g")
+    (queue,) = world.broker.partition(0).catalogue.internal("errands")
+    world.jobs.delivery.enqueue(queue, f'[2, {world.clock.now_ms()}, {{"number": 2}}]', "g")
+    world.add(3, group="g")
+    assert world.done == [(1, 1), (2, 3), (3, 1)]
 
 
 def test_a_job_that_cannot_be_read_is_dropped(world: Errands) -> None:

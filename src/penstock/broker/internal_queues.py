@@ -59,11 +59,12 @@ _RETENTION_MS = 100 * 365 * DAY  # jobs do not expire: one that waits too long i
 
 
 class _StoredJob(msgspec.Struct, Generic[T], frozen=True, array_like=True):
-    """The body of a message. The order of the fields is the stored format."""
+    """The body of a message. The order of the fields is the stored format: new ones come last, with a default."""
 
-    tries: int  # before it joined the queue; its receives come on top of them
+    tries: int  # before it joined the queue again; its receives come on top of them
     due_ms: int  # when it was to be done first, by the broker's clock
     payload: T
+    version: int = 1  # of this form and of that of the payload
 
 
 class JobKind(Generic[T]):
