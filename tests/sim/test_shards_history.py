@@ -368,10 +368,10 @@ class HastyRoute(Route):
     """Truncates its log before the other shard has acknowledged."""
 
     async def refusals_of(self, page: OutboxPage) -> dict[int, list[TargetRefusal]]:
-        await super().forget(page, {})
+        await super().acknowledge(page, {})
         return await super().refusals_of(page)
 
-    async def forget(self, page: OutboxPage, refusals: Mapping[int, list[TargetRefusal]]) -> None:
+    async def acknowledge(self, page: OutboxPage, refusals: Mapping[int, list[TargetRefusal]]) -> None:
         """It was done before."""
 
 

@@ -28,7 +28,7 @@ from penstock.broker.failures import Failures
 from penstock.broker.handover import UNREADABLE, Cause, Departed, HandedMessage, QueueTarget
 from penstock.broker.history import DEAD_LETTERED, MOVED, SENT, EventKind
 from penstock.broker.quotas import QuotaRoom, Quotas
-from penstock.broker.shard import Shard
+from penstock.broker.shard import SETTLED, Shard
 from penstock.errors import (
     NotOwned,
     NotPossible,
@@ -60,9 +60,6 @@ if TYPE_CHECKING:
     from penstock.broker.outbox import Outbox
 
 log = logging.getLogger("penstock.broker")
-
-_SETTLED: Promise[None] = Promise()
-_SETTLED.resolve(None)
 
 
 class IfRefused(StrEnum):
@@ -294,7 +291,7 @@ class QueueDelivery:
     def arrived(self, left: Departed) -> Promise[None]:
         """Done when this message and those that left for its shard before are in their queues, or after a second."""
         position, route = left
-        return _SETTLED if route is None else route.arrival(position)
+        return SETTLED if route is None else route.arrival(position)
 
     def is_pending(self, departures: Mapping[int, int], anywhere: int = 0) -> bool:
         """Whether messages that left durably are on their way. ``departures``: the position of the last one for each

@@ -29,11 +29,11 @@ class Cause(StrEnum):
 
 
 class QueueTarget(msgspec.Struct, frozen=True, array_like=True):
-    """A queue that a message of a service is for."""
+    """A queue that a message is for."""
 
     queue: QueueName
     token: str = ""
-    """What the service wants to know if the queue refuses the message, such as a subscription."""
+    """What a service wants to know if the queue refuses its message, such as a subscription."""
 
 
 class HandedMessage(msgspec.Struct, frozen=True, array_like=True):

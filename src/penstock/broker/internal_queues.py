@@ -492,7 +492,8 @@ class _JobConsumer(Generic[T]):
 
     @property
     def is_empty(self) -> bool:
-        """Whether it certainly is."""
+        """Whether the queue holds no job and none is coming. False if that is not known, because its memory is not
+        loaded."""
         if not self.queue.memory.loaded or self.queue.rules.backlog.total:
             return False
         return not (self._coming or self._running or self._taking)

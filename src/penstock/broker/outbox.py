@@ -218,6 +218,8 @@ class PageSlots:
 
 
 class Outbox(Part):
+    """The messages of a shard that are for queues of other shards, and what becomes of those that come back."""
+
     def __init__(
         self,
         shard: Shard,
@@ -339,7 +341,7 @@ class Outbox(Part):
             for target, route in self._routes.items()
         )
 
-    def refused(self, leaving: Leaving, refusals: Sequence[TargetRefusal]) -> LiveQueue | None:
+    def take_back(self, leaving: Leaving, refusals: Sequence[TargetRefusal]) -> LiveQueue | None:
         """Queues do not take this message; the open commit removes it from the outbox. Returns the queue that it goes
         back to, if it does."""
         departure = leaving.departure
@@ -525,7 +527,7 @@ class Route:
             self.running = False
 
     async def _hand_over(self) -> None:
-        """Hand the first page over, and forget what arrived. Raises PenstockError: then it is to be tried again."""
+        """Hand the first page over, and remove what arrived. Raises PenstockError: then it is to be tried again."""
         outbox = self._outbox
         await outbox.slots.acquire(self.target)
         try:
@@ -535,13 +537,13 @@ class Route:
                 try:
                     refusals = await self.refusals_of(page)
                 except PenstockError:
-                    page = self._expired(page)
+                    page = self._take_expired(page)
                     if not page.upto:
                         raise
                     refusals = _refused_by_all(page, _EXPIRED)
                 if not refusals:
                     self._note_arrived(page)
-                await self.forget(page, refusals)
+                await self.acknowledge(page, refusals)
                 self._note_arrived(page)
         finally:
             outbox.slots.release(self.target)
@@ -571,8 +573,9 @@ class Route:
     def _keep_fresh(self, fresh: list[Leaving]) -> None:
         self._fresh, self._fresh_bytes = fresh, sum(leaving.bytes for leaving in fresh)
 
-    def _expired(self, page: OutboxPage) -> OutboxPage:
-        """The messages of services with which a page begins that have waited for too long."""
+    def _take_expired(self, page: OutboxPage) -> OutboxPage:
+        """Take the messages of services with which a page begins and which have waited for too long. The rest is read
+        again."""
         since_ms = self._outbox.shard.clock.now_ms() - _SERVICE_MS_MAX
         old = list(
             takewhile(
@@ -596,7 +599,7 @@ class Route:
             refusals.setdefault(refusal.position, []).append(refusal)
         return refusals
 
-    async def forget(self, page: OutboxPage, refusals: Mapping[int, list[TargetRefusal]]) -> None:
+    async def acknowledge(self, page: OutboxPage, refusals: Mapping[int, list[TargetRefusal]]) -> None:
         """The other shard has what it did not refuse. Done when that is durable here. Raises NotOwned if this shard
         was given back: then the next owner hands the page over again, and hears of the same refusals."""
         outbox, shard = self._outbox, self._outbox.shard
@@ -604,7 +607,7 @@ class Route:
         returned_to: set[LiveQueue] = set()
         for leaving in page.messages:
             if (of_message := refusals.get(leaving.position)) is not None:
-                queue = outbox.refused(leaving, of_message)
+                queue = outbox.take_back(leaving, of_message)
                 if queue is not None:
                     returned_to.add(queue)
             else:
