@@ -8,14 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock.broker.internal_queues import (
+from penstock.broker.internal_queue_status import (
     InternalQueuePlace,
     InternalQueuesQuestion,
     InternalQueueStatus,
-    Job,
-    JobKind,
-    JobQueues,
 )
+from penstock.broker.internal_queues import Job, JobKind, JobQueues
 from penstock.broker.partition import Partition
 from penstock.errors import JobFailed, JobLost, StoreAway, StoreBusy, StoreUnknown
 from penstock.limits import DAY, HOUR, MINUTE, Limits

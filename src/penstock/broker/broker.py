@@ -15,7 +15,7 @@ from typing import Any
 from penstock.broker.encryption import KeyGuard, NoGuard
 from penstock.broker.handover import Handover
 from penstock.broker.history import MessageHistory
-from penstock.broker.internal_queues import InternalQueuesQuestion
+from penstock.broker.internal_queue_status import InternalQueuesQuestion
 from penstock.broker.live_queue import LiveQueue
 from penstock.broker.other_shards import (
     CountQuestion,
