@@ -15,7 +15,15 @@ from broker.encrypted_world import KMS, EncryptedWorld
 from penstock.broker.bulk_tasks import BULK_TASKS, TARGET_MISSING, BulkTaskRecord, DryRun
 from penstock.broker.operations import Operation
 from penstock.broker.summaries import TaskPlace, TasksQuestion
-from penstock.errors import FilterInvalid, QuotaReached, TaskInvalid, TaskMissing, TaskNotRunning, TaskRunning
+from penstock.errors import (
+    FilterInvalid,
+    QuotaReached,
+    StoreFull,
+    TaskInvalid,
+    TaskMissing,
+    TaskNotRunning,
+    TaskRunning,
+)
 from penstock.limits import HOUR, MINUTE
 from penstock.names import Requester
 from penstock.queues.filters import MessageFilter
@@ -24,7 +32,7 @@ from penstock.store.port import LAST, Mark
 from support.cluster import Cluster, Fault
 from support.generated import HISTORIES
 from support.texts import says
-from support.world import ROOMY, SECOND, TINY, World, name_of
+from support.world import ROOMY, SECOND, TINY, World, name_of, outgoing
 
 KINDS = pytest.mark.parametrize("kind", ["", ".fifo"], ids=["standard", "fifo"])
 EVERYTHING = MessageFilter()
@@ -528,6 +536,95 @@ def test_a_task_waits_for_a_shard_that_cannot_be_reached() -> None:
         cluster.advance(20 * SECOND)
         assert (latest(source, here).status, latest(source, here).done) == ("completed", 5)
         assert bodies(target, there) == SENT[:5]
+
+
+def test_a_task_skips_no_message_because_of_an_error_of_the_store_of_its_target() -> None:
+    with Cluster() as cluster:
+        here, there = cluster.name("here", 0, ""), cluster.name("there", 1, "")
+        source, target = cluster.node(here), cluster.node(there)
+        target.create(there)
+        fill(source, here, SENT[:5])
+        target.hold_commits()
+        target.sending(there, outgoing("refused"))
+        begin(source, here, Operation.MOVE, there)
+        cluster.run()
+        target.refuse_next_commit(StoreFull("no space left"))
+        target.release_commits()
+        cluster.advance(20 * SECOND)
+        task = latest(source, here)
+        assert (task.status, task.done, task.cannot) == ("completed", 5, {})
+        assert bodies(target, there) == SENT[:5]
+
+
+def test_a_task_does_not_wait_for_a_shard_that_gets_none_of_its_messages() -> None:
+    with Cluster() as cluster:
+        here, there, away = (
+            cluster.name("here", 0, ""), cluster.name("there", 1, ""), cluster.name("away", 2, "")
+        )  # fmt: skip
+        source, target = cluster.node(here), cluster.node(there)
+        target.create(there)
+        cluster.node(away).create(away)
+        fill(source, here, SENT)
+        cluster.network.cut.add(2)
+        apply = source.broker.partition(0).editing.send_to
+        source.start(apply(source.queue(here), source.stored(here)[0].seq, name_of(away)))
+        dead = cluster.name("dying", 0, "")
+        fill(source, dead, ["poison"], dead_letters=(away, 1))
+        source.receive(dead, visibility_ms=0)
+        source.poll(dead, wait_ms=0)
+        cluster.advance(2 * SECOND)
+        assert source.stored(dead) == [], "it is on its way to the shard that cannot be reached"
+        for restarts in (False, True):
+            begin(source, here, Operation.DELETE, filter=MessageFilter(regex=f"1{int(restarts)}$"))
+            begin(source, here, Operation.MOVE, there, filter=MessageFilter(regex=f"2{int(restarts)}$"))
+            if restarts:
+                source.crash()
+            cluster.advance(20 * SECOND)
+            assert [(task.status, task.done) for task in all_tasks(source, here)[:2]] == [
+                ("completed", 1)
+            ] * 2
+        assert bodies(target, there) == ["m20", "m21"]
+
+
+def test_a_task_waits_for_its_own_messages_after_a_restart() -> None:
+    with Cluster() as cluster:
+        here, away = cluster.name("here", 0, ""), cluster.name("away", 2, "")
+        source, target = cluster.node(here), cluster.node(away)
+        target.create(away)
+        fill(source, here, SENT)
+        cluster.network.faults.extend(["request lost"] * 1000)
+        begin(source, here, Operation.MOVE, away, rate=10)
+        cluster.advance(10 * SECOND)
+        source.crash()
+        cluster.advance(10 * SECOND)
+        task = latest(source, here)
+        assert (task.status, task.looked_through, task.done) == ("running", True, 30)
+        cluster.network.faults.clear()
+        cluster.advance(10 * SECOND)
+        assert (latest(source, here).status, bodies(target, away)) == ("completed", SENT)
+
+
+def test_a_task_of_an_earlier_version_waits_for_all_shards() -> None:
+    """Its record does not say which shards its messages are for."""
+    with Cluster() as cluster:
+        here, away = cluster.name("here", 0, ""), cluster.name("away", 2, "")
+        source = cluster.node(here)
+        cluster.node(away).create(away)
+        fill(source, here, SENT[:3])
+        cluster.network.faults.extend(["request lost"] * 1000)
+        begin(source, here, Operation.MOVE, away)
+        cluster.advance(SECOND)
+        task = latest(source, here)
+        (position,) = task.departures.values()
+        former = msgspec.structs.replace(task, departures={}, outbox_position=position)
+        source.shard.changes.records[BULK_TASKS.name, task.id] = BULK_TASKS.encode(former)
+        source.do(source.broker.stop())
+        source.crash()
+        cluster.advance(10 * SECOND)
+        assert latest(source, here) == former
+        cluster.network.faults.clear()
+        cluster.advance(10 * SECOND)
+        assert latest(source, here).status == "completed"
 
 
 def test_dead_letters_for_another_shard() -> None:

@@ -8,22 +8,21 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock.broker.internal_queues import (
+from penstock.broker.internal_queue_status import (
     InternalQueuePlace,
     InternalQueuesQuestion,
     InternalQueueStatus,
-    Job,
-    JobKind,
-    JobQueues,
 )
+from penstock.broker.internal_queues import Job, JobKind, JobQueues
 from penstock.broker.partition import Partition
 from penstock.errors import JobFailed, JobLost, StoreAway, StoreBusy, StoreUnknown
 from penstock.limits import DAY, HOUR, MINUTE, Limits
 from penstock.names import Home, Space
 from penstock.promise import Promise
+from penstock.queues.messages import decode_content
 from penstock.store.changes import Changes
-from penstock.store.port import JournalEnd, Mark
-from support.world import ROOMY, SECOND, TINY, World, name_of
+from penstock.store.port import LAST, JournalEnd, Mark, Selection
+from support.world import ROOMY, SECOND, TINY, UNMETERED, World, name_of
 
 
 class Errand(msgspec.Struct):
@@ -195,6 +194,23 @@ def test_an_unexpected_error_counts_as_a_try(world: Errands) -> None:
     assert world.done == [(2, 1)], "others of its group go on"
 
 
+def test_the_stored_form_of_a_job_has_a_version(world: Errands) -> None:
+    world.hanging[1] = Promise()
+    world.add(1, group="g")
+    (queue,) = world.broker.partition(0).catalogue.internal("errands")
+    (row,) = world.store.select(Selection(queue.id), rows_max=LAST)
+    body = decode_content(world.store.contents([row.seq])[row.seq]).body
+    assert msgspec.json.decode(body) == [0, world.clock.now_ms(), {"number": 1}, 1]
+
+
+def test_a_job_without_a_version_is_the_first_one(world: Errands) -> None:
+    world.add(1, group="g")
+    (queue,) = world.broker.partition(0).catalogue.internal("errands")
+    world.jobs.delivery.enqueue(queue, f'[2, {world.clock.now_ms()}, {{"number": 2}}]', "g")
+    world.add(3, group="g")
+    assert world.done == [(1, 1), (2, 3), (3, 1)]
+
+
 def test_a_job_that_cannot_be_read_is_dropped(world: Errands) -> None:
     world.add(1, group="g")
     (queue,) = world.broker.partition(0).catalogue.internal("errands")
@@ -298,6 +314,37 @@ def test_a_handler_can_put_a_job_off(world: Errands) -> None:
     assert (world.done, world.waiting()) == ([(1, 2)], 0)
 
 
+def test_a_job_is_put_off_for_as_long_as_a_message_can_be_hidden() -> None:
+    """The work is a part of the time: twelve hours from the receive on."""
+    kind = JobKind("errands", Errand, pauses_ms=(SECOND,), visibility_ms=30 * SECOND)
+    with Errands(kind, UNMETERED) as world:
+        world.hanging[1], world.put_off[1] = Promise(), 20 * HOUR
+        world.add(1)
+        world.advance(2 * HOUR)
+        world.hanging.pop(1).resolve(None)
+        world.advance(9 * HOUR - 1)
+        assert world.tries == [(1, 1)]
+        world.advance(HOUR)
+        assert world.tries == [(1, 1), (1, 2)]
+
+
+def test_a_try_that_takes_longer_than_a_message_can_be_hidden_loses_its_job(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    kind = JobKind("errands", Errand, pauses_ms=(SECOND,), visibility_ms=30 * SECOND)
+    with Errands(kind, UNMETERED) as world:
+        first = world.hanging[1] = Promise()
+        world.add(1)
+        world.advance(12 * HOUR - MINUTE)
+        assert world.tries == [(1, 1)]
+        del world.hanging[1]
+        world.advance(2 * MINUTE)
+        assert (world.done, world.waiting()) == ([(1, 2)], 0)
+        first.resolve(None)
+        world.run()
+        assert (world.given_up, world.waiting()) == ([], 0)
+
+
 def test_a_handler_can_choose_the_pause(world: Errands) -> None:
     world.failures[1] = JobFailed("come later", can_repeat=True, pause_ms=MINUTE)
     world.add(1)
@@ -326,6 +373,24 @@ def test_the_end_of_a_shard_is_no_failure_of_its_jobs(
     world.run()
     assert closed.done
     assert (world.given_up, logged) == ([], [])
+
+
+@pytest.mark.parametrize("ends", ["given back", "stopped"])
+def test_a_shard_ends_while_an_internal_queue_is_loaded(world: Errands, ends: str) -> None:
+    """The queue has jobs that were put off only: without the end, it would be waited for them."""
+    world.put_off[1] = HOUR
+    world.add(1)
+    world.store.close()
+    world._open()
+    world.runtime.reader.paused = True
+    world.run()
+    ended = world.start(world.broker.close_shard(0) if ends == "given back" else world.broker.stop())
+    world.run()
+    (consumer,) = world.jobs.consumers
+    world.runtime.reader.paused = False
+    world.run()
+    assert ended.done
+    assert not consumer.queue.waiting
 
 
 def test_jobs_of_a_group_are_done_one_after_the_other(world: Errands) -> None:
@@ -528,6 +593,29 @@ def test_the_age_of_a_job_begins_when_it_is_due(calls: Errands) -> None:
     calls.add(1, delay_ms=2 * DAY)
     calls.advance(2 * DAY)
     assert calls.done == [(1, 1)]
+
+
+@pytest.mark.parametrize("late", range(8))
+def test_a_job_whose_pause_ends_before_its_commit_is_durable_is_tried_again(late: int) -> None:
+    """Meanwhile other jobs of its group are being read."""
+    kind = JobKind(
+        "calls", Errand, pauses_ms=(), visibility_ms=30 * SECOND, ordered=False, running_per_group_max=1
+    )
+    with Errands(kind, TINY) as world:
+        world.hanging[late], world.put_off[late] = Promise(), 1
+        for number in range(20):
+            world.add(number, group="g")
+        world.runtime.reader.paused = True
+        world.hold_commits()
+        world.hanging.pop(late).resolve(None)
+        world.run()
+        del world.put_off[late]
+        world.advance(1)
+        world.release_commits()
+        world.runtime.reader.paused = False
+        world.run()
+        assert {number for number, _ in world.done} == set(range(20))
+        assert world.waiting() == 0
 
 
 def test_many_jobs_that_were_put_off_are_not_in_memory() -> None:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from penstock.broker.delivery import Refusal
-from penstock.broker.handover import Cause, Handover, QueueTarget
+from penstock.broker.handover import Cause, Handover, QueueTarget, Taken
 from penstock.broker.live_queue import LiveQueue
 from penstock.broker.move_tasks import MoveFailure
 from penstock.broker.outbox import (
@@ -25,7 +25,15 @@ from penstock.broker.outbox import (
 )
 from penstock.broker.quotas import Quotas
 from penstock.broker.waiting import Ask
-from penstock.errors import KeyDisabled, SourceNotDeadLetterQueue, StoreAway, StoreUnknown
+from penstock.errors import (
+    KeyDisabled,
+    SourceNotDeadLetterQueue,
+    StoreAway,
+    StoreClosed,
+    StoreError,
+    StoreFull,
+    StoreUnknown,
+)
 from penstock.limits import DAY, HOUR, MINUTE
 from penstock.names import QueueName
 from penstock.promise import Promise
@@ -33,6 +41,7 @@ from penstock.queues.messages import Outgoing
 from penstock.store.changes import Changes
 from penstock.store.port import LAST, JournalEnd, Mark
 from support.cluster import Cluster, Fault, Node
+from support.shards import ShardsWorld
 from support.world import ROOMY, SECOND, UNMETERED, Caller, name_of
 
 KINDS = pytest.mark.parametrize("kind", ["", ".fifo"], ids=["standard", "fifo"])
@@ -322,6 +331,48 @@ def test_a_move_waits_while_the_shard_of_its_destination_is_unreachable(cluster:
     assert dead.move_task(queues.dead).status == "RUNNING"
     cluster.network.cut.clear()
     cluster.advance(MINUTE)
+    assert (dead.move_task(queues.dead).status, queues.count(queues.other)) == ("COMPLETED", (5, 0, 0))
+
+
+def test_a_move_does_not_wait_for_a_shard_that_gets_none_of_its_messages(cluster: Cluster) -> None:
+    queues = Queues(cluster)
+    queues.send(5)
+    queues.kill()
+    dead = cluster.node(queues.dead)
+    dying, away = cluster.name("dying", 1), cluster.name("away", 0)
+    cluster.node(away).create(away)
+    dead.create(dying, dead_letters=(away, 1))
+    dead.send(dying, "poison")
+    dead.receive(dying, visibility_ms=0)
+    cluster.network.cut.add(0)
+    dead.poll(dying, wait_ms=0)
+    cluster.advance(2 * SECOND)
+    assert dead.stored(dying) == [], "it is on its way to the shard that cannot be reached"
+    cluster.network.cut.clear()
+    dead.start_move(queues.dead, queues.other)
+    cluster.network.cut.add(0)
+    cluster.advance(10 * SECOND)
+    assert (dead.move_task(queues.dead).status, queues.count(queues.other)) == ("COMPLETED", (5, 0, 0))
+
+
+@pytest.mark.parametrize(
+    "error", [StoreFull("no space left"), StoreAway("no connection"), StoreClosed("it stops")]
+)
+def test_a_move_goes_on_after_an_error_of_the_store_of_its_destination(
+    cluster: Cluster, error: StoreError
+) -> None:
+    queues = Queues(cluster)
+    queues.send(5)
+    queues.kill()
+    dead, other = cluster.node(queues.dead), cluster.node(queues.other)
+    dead.start_move(queues.dead, queues.other, rate=1)
+    other.hold_commits()
+    other.sending(queues.other, Outgoing(body="refused", sender="a client"))
+    cluster.advance(SECOND)
+    other.refuse_next_commit(error)
+    other.release_commits()
+    assert dead.move_task(queues.dead).status == "RUNNING"
+    cluster.advance(10 * SECOND)
     assert (dead.move_task(queues.dead).status, queues.count(queues.other)) == ("COMPLETED", (5, 0, 0))
 
 
@@ -688,6 +739,11 @@ def deliver(cluster: Cluster, targets: list[str], body: str = "news", **more: An
     return refused
 
 
+def message_of(refusal: Refusal) -> Outgoing:
+    assert refusal.message is not None
+    return refusal.message
+
+
 def test_one_message_for_queues_of_all_shards(cluster: Cluster) -> None:
     targets = [cluster.name(f"target-{i}-", shard) for shard in range(3) for i in range(4)]
     for target in targets:
@@ -729,6 +785,44 @@ def test_deduplication_is_the_same_in_every_shard(cluster: Cluster) -> None:
         assert (node.queue(target).metrics.sent, node.queue(target).metrics.duplicates) == (1, 1)
 
 
+def test_the_delay_of_a_message_is_the_same_in_every_shard(cluster: Cluster) -> None:
+    targets = [cluster.name("target", shard) for shard in range(3)]
+    for target in targets:
+        cluster.node(target).create(target, delay_ms=HOUR)
+    cluster.network.cut.add(2)
+    deliver(cluster, targets, delay_ms=MINUTE)
+    deliver(cluster, targets, delay_ms=0)
+    cluster.advance(20 * SECOND)
+    cluster.network.cut.clear()
+    cluster.advance(10 * SECOND)
+    for target in targets:
+        assert cluster.node(target).counts(target) == (1, 0, 1)
+    cluster.advance(29 * SECOND)
+    for target in targets:
+        assert cluster.node(target).counts(target) == (1, 0, 1)
+    cluster.advance(SECOND)
+    for target in targets:
+        assert cluster.node(target).counts(target) == (2, 0, 0), "the time on the way is a part of it"
+
+
+def test_a_delay_that_ends_on_the_way_is_over(cluster: Cluster) -> None:
+    target = cluster.name("target", 1)
+    cluster.node(target).create(target, delay_ms=HOUR)
+    cluster.network.cut.add(1)
+    deliver(cluster, [target], delay_ms=SECOND)
+    cluster.advance(MINUTE)
+    cluster.network.cut.clear()
+    cluster.advance(10 * SECOND)
+    assert cluster.node(target).counts(target) == (1, 0, 0)
+
+
+def test_the_service_is_told_the_delay_of_a_message_that_is_refused(cluster: Cluster) -> None:
+    refused: list[Refusal] = []
+    cluster.nodes[0].broker.partition(0).delivery.on_refused("toy", refused.append)
+    deliver(cluster, [cluster.name("gone", 1)], delay_ms=MINUTE)
+    assert [message_of(each).delay_ms for each in refused] == [MINUTE]
+
+
 def test_a_service_is_asked_about_refused_messages(cluster: Cluster) -> None:
     refused: list[Refusal] = []
     cluster.nodes[0].broker.partition(0).delivery.on_refused("toy", refused.append)
@@ -738,7 +832,7 @@ def test_a_service_is_asked_about_refused_messages(cluster: Cluster) -> None:
         cluster.node(target).create(target)
     here = deliver(cluster, [good, gone, fifo, gone_here])
     assert [(each.target.token, each.reason) for each in here] == [(gone_here, "QueueMissing")]
-    found = sorted((each.target.token, each.reason, each.message.body) for each in refused)
+    found = sorted((each.target.token, each.reason, message_of(each).body) for each in refused)
     assert found == [(fifo, "NotPossible", "news"), (gone, "QueueMissing", "news")]
     assert cluster.node(good).bodies(good) == ["news"]
     assert cluster.nodes[0].store.usage(OUTBOX) == {}
@@ -753,7 +847,7 @@ def test_the_quota_of_the_account_of_a_queue_holds_in_every_shard() -> None:
         cluster.node(target).create(target)
         deliver(cluster, [target])
         deliver(cluster, [target], "too much")
-        assert [(each.reason, each.message.body) for each in refused] == [("QuotaReached", "too much")]
+        assert [(each.reason, message_of(each).body) for each in refused] == [("QuotaReached", "too much")]
         assert cluster.node(target).counts(target) == (1, 0, 0)
 
 
@@ -825,6 +919,48 @@ def test_a_quota_is_computed_once_for_a_message_to_many_queues(monkeypatch: pyte
         assert cluster.node(there[0]).counts(there[0]) == (1, 0, 0)
 
 
+def test_messages_for_a_shard_that_cannot_be_reached_are_not_kept_in_memory(cluster: Cluster) -> None:
+    target, node = cluster.name("target", 1), cluster.nodes[0]
+    cluster.node(target).create(target)
+    cluster.network.cut.add(1)
+    for number in range(50):
+        deliver(cluster, [target], f"m{number}")
+    (outbox,) = [part for part in node.broker.partition(0).parts if isinstance(part, Outbox)]
+    assert not outbox._routes[1]._fresh
+    cluster.network.cut.clear()
+    cluster.advance(10 * SECOND)
+    for number in range(50, 60):
+        deliver(cluster, [target], f"m{number}")
+    assert cluster.node(target).drain(target) == [f"m{number}" for number in range(60)]
+
+
+def test_a_shard_that_does_not_answer_leaves_pages_for_others() -> None:
+    """More shards of one process than pages in memory have messages for it."""
+    with ShardsWorld(shards=20) as world:
+        hanging, good = world.name("hanging", 0), world.name("good", 1)
+        world.create(hanging)
+        world.create(good)
+        inbox, answer = world.broker.partition(0).inbox, Promise[None]()
+        take = inbox.take
+
+        async def hang(handover: Handover) -> Taken:
+            await answer
+            return await take(handover)
+
+        inbox.take = hang  # type: ignore[method-assign]
+        for source in range(2, 20):
+            delivery = world.broker.partition(source).delivery
+            message = Outgoing(body=str(source), sender="a service")
+            world.do(delivery.deliver(message, [QueueTarget(name_of(hanging))], "toy", "the toy"))
+        delivery = world.broker.partition(19).delivery
+        world.do(delivery.deliver(message, [QueueTarget(name_of(good))], "toy", "the toy"))
+        assert world.counts(good) == (1, 0, 0)
+        assert world.counts(hanging) == (0, 0, 0)
+        answer.resolve(None)
+        world.run()
+        assert world.counts(hanging) == (18, 0, 0)
+
+
 def test_what_waits_for_a_shard_is_bounded_by_the_quota() -> None:
     limits = msgspec.structs.replace(ROOMY, quota_messages=5)
     with Cluster(limits=limits) as cluster:
@@ -832,7 +968,7 @@ def test_what_waits_for_a_shard_is_bounded_by_the_quota() -> None:
         cluster.node(target).create(target)
         cluster.network.cut.add(1)
         refused = [each for i in range(8) for each in deliver(cluster, [target], f"m{i}")]
-        assert [(each.reason, each.message.body) for each in refused] == [
+        assert [(each.reason, message_of(each).body) for each in refused] == [
             ("QuotaReached", f"m{i}") for i in (5, 6, 7)
         ]
         assert node.store.usage(OUTBOX)[OUTBOX].messages == 5
@@ -856,10 +992,32 @@ def test_a_service_is_asked_about_messages_that_waited_for_four_days(cluster: Cl
     cluster.advance(3 * DAY - MINUTE)
     assert refused == []
     cluster.advance(2 * MINUTE)
-    assert [(each.reason, each.message.body) for each in refused] == [("Expired", "old")]
+    assert [(each.reason, message_of(each).body) for each in refused] == [("Expired", "old")]
     cluster.network.cut.clear()
     cluster.advance(10 * SECOND)
     assert cluster.node(target).bodies(target) == ["young"]
+    assert cluster.nodes[0].store.usage(OUTBOX) == {}
+
+
+def test_a_service_is_told_of_a_message_that_cannot_be_decrypted(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused: list[Refusal] = []
+    cluster.nodes[0].broker.partition(0).delivery.on_refused("toy", refused.append)
+    target = cluster.name("target", 1)
+    cluster.node(target).create(target)
+
+    def refuse(seqs: Sequence[int]) -> dict[int, bytes]:
+        raise KeyDisabled("a key")
+
+    cluster.network.cut.add(1)
+    deliver(cluster, [target])
+    monkeypatch.setattr(cluster.nodes[0].store, "contents", refuse)
+    cluster.network.cut.clear()
+    cluster.advance(10 * SECOND)
+    assert [(each.target.token, each.message, each.reason) for each in refused] == [
+        (target, None, "KeyUnavailable")
+    ]
     assert cluster.nodes[0].store.usage(OUTBOX) == {}
 
 
@@ -968,5 +1126,9 @@ def test_a_departure_of_an_earlier_release_is_understood() -> None:
         assert (departure.seq, departure.cause, departure.queue) == (7, cause, 1)
         assert (departure.targets, departure.leaving) == ((QueueTarget(dead),), work)
         assert decode_departure(encode_departure(departure)) == departure
+    before_delays = (8, "service", [[dead, "token"]], "a topic", OUTBOX, None, None, "toy", False, "1")
+    departure = decode_departure(b"\x02" + encode(before_delays))
+    assert (departure.targets, departure.service) == ((QueueTarget(dead, "token"),), "toy")
+    assert (departure.is_last, departure.account, departure.delay_ms) == (False, "1", None)
     copy = decode_departure(encode((7, OUTBOX, work, dead, None, "copy")))
     assert (copy.cause, copy.queue, copy.leaving) == (Cause.COPY, OUTBOX, None)

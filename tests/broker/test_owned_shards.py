@@ -159,6 +159,37 @@ def test_polls_end_when_their_shard_is_given_back_and_others_wait_on(world: Shar
     assert polls[kept][0].bodies == ["on"]
 
 
+@pytest.mark.parametrize("ends", ["given back", "stopped"])
+def test_a_poll_whose_queue_is_loaded_when_its_shard_ends_does_not_wait(
+    roomy: ShardsWorld, ends: str
+) -> None:
+    short = roomy.name("q", 1)
+    roomy.create(short)
+    roomy.reopen(1)
+    roomy.runtime.reader.paused = True
+    poll = roomy.poll(short)
+    ended = roomy.close_shard(1) if ends == "given back" else roomy.start(roomy.broker.stop())
+    roomy.run()
+    assert not poll.done
+    roomy.runtime.reader.paused = False
+    roomy.run()
+    assert ended.done and poll.bodies == []
+
+
+def test_a_poll_that_comes_after_its_shard_was_given_back_does_not_wait(roomy: ShardsWorld) -> None:
+    """Its queue was found before."""
+    short, other = roomy.name("q", 1), roomy.name("other", 1)
+    queue = roomy.create(short)
+    roomy.create(other)
+    roomy.hold_commits()
+    roomy.sending(other, outgoing("a"))
+    closing = roomy.close_shard(1)
+    roomy.run()
+    late = roomy.start(queue.receive(Ask(1, None, None), Caller(), 20 * SECOND))
+    roomy.release_commits()
+    assert closing.done and late.result() == []
+
+
 def test_nothing_is_answered_from_memory_when_the_lease_has_ended(roomy: ShardsWorld) -> None:
     """The process has paused: others may have taken the shard, and it is dropped in a moment."""
     short = roomy.name("q", 1)
@@ -333,6 +364,30 @@ def test_a_move_task_goes_on_at_the_next_owner(world: ShardsWorld) -> None:
     task = world.move_task(dead)
     assert (task.status, task.moved) == ("COMPLETED", 30)
     assert sorted(world.drain(source), key=int) == list(map(str, range(30)))
+
+
+def test_a_move_within_a_shard_that_is_given_back_during_a_chunk_goes_on_at_the_next_owner() -> None:
+    """The contents of the chunk are being read when the destination is not found any more."""
+    with ShardsWorld(TINY) as world:
+        source, dead = world.name("q", 1), world.name("dead", 1)
+        world.create(dead)
+        world.create(source, dead_letters=(dead, 1))
+        world.send_all(dead, *map(str, range(30)))
+        task = world.start_move(dead, source, rate=10)
+        world.advance(SECOND)
+        moved = world.move_task(dead).moved
+        assert 0 < moved < 30 and task.id == world.move_task(dead).id
+        world.runtime.reader.paused = True
+        world.advance(10 * SECOND)
+        closing = world.close_shard(1)
+        world.run()
+        world.runtime.reader.paused = False
+        world.run()
+        closing.result()
+        world.open_shard(1)
+        world.advance(20 * SECOND)
+        task = world.move_task(dead)
+        assert (task.status, task.moved) == ("COMPLETED", 30)
 
 
 def test_a_lost_shard_ends_alone(world: ShardsWorld) -> None:

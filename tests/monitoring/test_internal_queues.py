@@ -12,7 +12,8 @@ from botocore.exceptions import ClientError
 from migrate.test_copies import migrate
 from monitoring.alarms import put_alarm, set_state, summaries
 from monitoring.world import ACCOUNT, REGION, SPACE, URL, MonitoringWorld
-from penstock.broker.internal_queues import InternalQueuesQuestion, Job, JobKind, JobQueues
+from penstock.broker.internal_queue_status import InternalQueuesQuestion
+from penstock.broker.internal_queues import Job, JobKind, JobQueues
 from penstock.broker.partition import Partition
 from penstock.broker.queue_figures import all_figures
 from penstock.broker.summaries import QueueQuery, StatusQuestion, SummariesQuestion, TotalsQuestion

@@ -141,6 +141,7 @@ class ShardsHistory(RuleBasedStateMachine):
     def refused(self, refusal: Refusal) -> None:
         delivery = self.cluster.node(self.work).broker.partition(0).delivery
         message = refusal.message
+        assert message is not None, "nothing is encrypted"
         if self.suffix:  # the queue may have the message itself
             again = f"{refusal.target.queue.name}/{message.dedup_id}"
             message = msgspec.structs.replace(message, dedup_id=again)
@@ -377,10 +378,10 @@ class HastyRoute(Route):
     """Truncates its log before the other shard has acknowledged."""
 
     async def refusals_of(self, page: OutboxPage) -> dict[int, list[TargetRefusal]]:
-        await super().forget(page, {})
+        await super().acknowledge(page, {})
         return await super().refusals_of(page)
 
-    async def forget(self, page: OutboxPage, refusals: Mapping[int, list[TargetRefusal]]) -> None:
+    async def acknowledge(self, page: OutboxPage, refusals: Mapping[int, list[TargetRefusal]]) -> None:
         """It was done before."""
 
 
@@ -421,10 +422,12 @@ class WastefulOutbox(Outbox):
         task: str | None = None,
         service: str | None = None,
         account: str = "",
-    ) -> None:
+        delay_ms: int | None = None,
+    ) -> Departed:
         for target in targets:
             copy = msgspec.structs.replace(message, seq=self.shard.next_number())
-            super().add(copy, cause, [target], source, task, service, account)
+            departed = super().add(copy, cause, [target], source, task, service, account, delay_ms)
+        return departed
 
 
 PLANTED = [

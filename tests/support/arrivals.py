@@ -43,7 +43,7 @@ class Clients:
         self.api.close()
 
     def make_pairs(self, shards: int, distances: Iterable[int], ending: str = "") -> list[Pair]:
-        """For every shard and each distance: a queue there, with a dead-letter queue so many shards on."""
+        """Make a queue in every shard for each distance, whose dead-letter queue is that many shards further."""
         pairs = []
         for distance, shard in itertools.product(distances, range(shards)):
             there = (shard + distance) % shards

@@ -15,7 +15,7 @@ from typing import Any
 from penstock.broker.encryption import KeyGuard, NoGuard
 from penstock.broker.handover import Handover
 from penstock.broker.history import MessageHistory
-from penstock.broker.internal_queues import InternalQueuesQuestion
+from penstock.broker.internal_queue_status import InternalQueuesQuestion
 from penstock.broker.live_queue import LiveQueue
 from penstock.broker.other_shards import (
     CountQuestion,
@@ -50,6 +50,8 @@ from penstock.turns import Turns
 
 
 class Broker:
+    """The queues of all shards that this process owns."""
+
     def __init__(
         self,
         limits: Limits,
@@ -79,9 +81,20 @@ class Broker:
         self._others = others(self.owned_shards)
         relief = MemoryRelief(self.budget, by_name)
         self._shared = Shared(
-            by_name, self.budget, relief, self.dedup_usage, self._quotas, keys or NoGuard(), dedup_key, shards,
-            self._others, PageSlots(), self.history, SecondsMemory(limits.metrics_seconds_bytes), self.turns,
-        )  # fmt: skip
+            by_name=by_name,
+            budget=self.budget,
+            relief=relief,
+            dedup_usage=self.dedup_usage,
+            quotas=self._quotas,
+            keys=keys or NoGuard(),
+            dedup_key=dedup_key,
+            shards=shards,
+            others=self._others,
+            slots=PageSlots(),
+            history=self.history,
+            seconds=SecondsMemory(limits.metrics_seconds_bytes),
+            turns=self.turns,
+        )
         self.questions: list[type[ShardQuestion[Any]]] = [
             DefinitionQuestion, NamesQuestion, SourcesQuestion, CountQuestion, Handover, SummariesQuestion,
             TotalsQuestion, TargetsQuestion, TasksQuestion, StatusQuestion, SeriesQuery, InternalQueuesQuestion,

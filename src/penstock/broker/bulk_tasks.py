@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+from collections.abc import Sequence
 from enum import StrEnum
 from functools import partial
 from typing import NamedTuple
@@ -19,6 +20,7 @@ import msgspec
 from penstock.broker.catalogue import Catalogue
 from penstock.broker.delivery import QueueDelivery
 from penstock.broker.editing import Editing
+from penstock.broker.handover import Departed, last_departures
 from penstock.broker.inspection import Inspection, MessagePage
 from penstock.broker.live_queue import LiveQueue, Outcomes
 from penstock.broker.operations import Operation
@@ -97,8 +99,11 @@ class BulkTaskRecord(msgspec.Struct, frozen=True, kw_only=True):
     cannot: dict[str, int] = {}  # reason -> messages
     ended_ms: int | None = None
     failure: str | None = None
+    departures: dict[int, int] = {}
+    """The position in the outbox of its last message for each other shard. The task is complete when these have
+    arrived."""
     outbox_position: int = 0
-    """Its messages for other shards have this position or one before. The task is complete when they arrived."""
+    """No message of it, for whichever shard, has a position behind this one: written up to release 0.2."""
     filter_cut: bool = False
     """``filter`` is a part of the filter only. The whole of it is the scope of the task, until it ends."""
 
@@ -116,10 +121,10 @@ class TaskFilter(msgspec.Struct, frozen=True):
 
 def _moved(to: Relocation, record: StoredRecord) -> MovedRecords:
     """A task goes with its queue, and moves again what had left it and never arrived."""
-    task = BULK_TASKS.decode(record.data)
-    if back := to.returning(task.id):
-        task = msgspec.structs.replace(task, done=task.done - back)
-        if task.operation is not Operation.COPY:  # it has to look at them again
+    task, back = BULK_TASKS.decode(record.data), to.returning(record.key)
+    if back or task.departures:
+        task = msgspec.structs.replace(task, done=task.done - back, departures={})
+        if back and task.operation is not Operation.COPY:  # it has to look at them again
             task = msgspec.structs.replace(task, after=None, looked_through=False)
         record = record._replace(data=BULK_TASKS.encode(task))
     return [(shard_of(task.queue, to.shards), record)]
@@ -307,7 +312,7 @@ class BulkTasks(Part):
             await shard.pause(SECOND)
             return
         if task.looked_through:
-            if self._delivery.is_pending(task.outbox_position):
+            if self._delivery.is_pending(task.departures, task.outbox_position):
                 await shard.pause(_ARRIVAL_PAUSE_MS)
             else:
                 self._end(task, queue, TaskStatus.COMPLETED)
@@ -332,14 +337,21 @@ class BulkTasks(Part):
                 queue, seqs, task.operation, task.to, by=task.by, task=task.id, in_commit=progress
             )
         else:
-            progress([])
+            progress([], [])
             await shard.settled()
         worked_ms = shard.clock.now_ms() - begun_ms
         # Requests come first: without a rate it pauses for as long as it works.
         pause_ms = worked_ms if task.rate is None else len(seqs) * SECOND // task.rate - worked_ms
         await shard.pause(max(1, pause_ms))
 
-    def _progress(self, task_id: str, queue: LiveQueue, page: MessagePage, outcomes: Outcomes) -> None:
+    def _progress(
+        self,
+        task_id: str,
+        queue: LiveQueue,
+        page: MessagePage,
+        outcomes: Outcomes,
+        departed: Sequence[Departed],
+    ) -> None:
         """The open commit changes a chunk, and says so."""
         task = self._tasks.get(task_id)
         if task is None:
@@ -352,7 +364,7 @@ class BulkTasks(Part):
             matched=task.matched + len(outcomes),
             done=task.done + outcomes.count(None),
             cannot=_counted(task.cannot, outcomes),
-            outbox_position=self._shard.next_number(),  # behind all that were given to messages of this chunk
+            departures=last_departures(task.departures, departed),
         )
         self._tasks.save(moved, queue)
 

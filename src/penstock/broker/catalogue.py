@@ -41,6 +41,8 @@ _MANAGED_REUSE_MS = 5 * MINUTE
 
 
 class Catalogue:
+    """The queues of a shard, by name and by id, and their definitions in the store."""
+
     def __init__(self, context: QueueContext, by_name: dict[QueueName, LiveQueue]) -> None:
         """``by_name``: the queues of all shards of this process, to which those of this shard are added."""
         self._context = context

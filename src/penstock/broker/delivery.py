@@ -28,8 +28,17 @@ from penstock.broker.failures import Failures
 from penstock.broker.handover import UNREADABLE, Cause, Departed, HandedMessage, QueueTarget
 from penstock.broker.history import DEAD_LETTERED, MOVED, SENT, EventKind
 from penstock.broker.quotas import QuotaRoom, Quotas
-from penstock.broker.shard import Shard
-from penstock.errors import NotPossible, PenstockError, QueueMissing, QuotaReached, Unreachable
+from penstock.broker.shard import SETTLED, Shard
+from penstock.errors import (
+    NotOwned,
+    NotPossible,
+    PenstockError,
+    QueueMissing,
+    QuotaReached,
+    StoreClosed,
+    StoreError,
+    Unreachable,
+)
 from penstock.names import QueueName
 from penstock.promise import Promise, start
 from penstock.queues.dead_letters import dead_letter, moved_message
@@ -51,9 +60,6 @@ if TYPE_CHECKING:
     from penstock.broker.outbox import Outbox
 
 log = logging.getLogger("penstock.broker")
-
-_SETTLED: Promise[None] = Promise()
-_SETTLED.resolve(None)
 
 
 class IfRefused(StrEnum):
@@ -88,7 +94,7 @@ class Refusal(NamedTuple):
     """A queue did not take a message of a service."""
 
     target: QueueTarget
-    message: Outgoing
+    message: Outgoing | None  # None: it cannot be decrypted, which is the reason
     reason: str  # the name of the error
 
 
@@ -109,10 +115,10 @@ class Destination(NamedTuple):
 
 
 class Again(NamedTuple):
-    """What a job keeps that joins its queue again."""
+    """What a job keeps that joins its queue again. It has a new position, since the rules take what arrives for the
+    last of the queue."""
 
     id: str
-    position: int
     enqueued_ms: int
 
 
@@ -149,12 +155,18 @@ class QueueDelivery:
         return self._outbox is not None and self._outbox.other_shard(name) is not None
 
     async def find(self, name: QueueName) -> Destination:
-        """A queue that can take messages. Raises QueueMissing, KeyUnavailable or Unreachable."""
+        """A queue that can take messages. Raises QueueMissing or KeyUnavailable; NotOwned if this shard was given
+        back; StoreError, such as Unreachable, if the shard of the queue cannot say now whether it exists."""
+        self._shard.check_owned()  # its queues are not found any more
         if self._outbox is None or self._outbox.other_shard(name) is None:
             queue = self._find_here(name)
             queue.check_key()
             return Destination(name, queue.settings, queue)
-        record = await self._outbox.remote.find(name)
+        try:
+            record = await self._outbox.remote.find(name)
+        except (NotOwned, StoreClosed) as error:
+            # The other shard changes its owner. To the caller these errors mean that this shard does.
+            raise Unreachable(f"the shard of the queue {name.name} is not open: {error}") from None
         if record is None:
             raise QueueMissing
         if record.settings.encryption_key is not None:
@@ -162,13 +174,14 @@ class QueueDelivery:
         return Destination(name, record.settings, None)
 
     async def find_all(self, names: Iterable[QueueName]) -> dict[QueueName, Destination | PenstockError]:
-        """Each of these queues, or why it takes no messages. Raises Unreachable: then it cannot be known."""
+        """Each of these queues, or why it takes no messages. Raises NotOwned and StoreError as :meth:`find`: then
+        that is not known."""
         found: dict[QueueName, Destination | PenstockError] = {}
         asked = {name: start(self.find(name)) for name in names}  # at a time, not one after the other
         for name, destination in asked.items():
             try:
                 found[name] = await destination
-            except Unreachable:
+            except (StoreError, NotOwned):
                 raise
             except PenstockError as error:
                 found[name] = error
@@ -188,29 +201,26 @@ class QueueDelivery:
 
     def dead_letter(
         self, message: Entry, leaving: LiveQueue, to: QueueName, now_ms: int, task: str | None = None
-    ) -> None:
+    ) -> Departed:
         if self.is_elsewhere(to):
-            self._hand_over(message, leaving, to, Cause.DEAD_LETTER, task)
-            return
+            return self._hand_over(message, leaving, to, Cause.DEAD_LETTER, task)
         number = self._shard.next_number()
         letter = dead_letter(message, number, leaving.arn, leaving.settings, now_ms)
         self._join(self._find_here(to), letter, leaving)
-        leaving.left = Departed(number, None)
+        return Departed(number, None)
 
     def redrive(
         self, message: Entry, content: bytes, leaving: LiveQueue, to: QueueName, task: str, now_ms: int
-    ) -> int:
-        """A move task takes a message that its queue has let go to another one, where it is a new message. Returns
-        its position for :meth:`is_pending`."""
+    ) -> Departed:
+        """A move task takes a message that its queue has let go to another one, where it is a new message."""
         if self.is_elsewhere(to):
-            self._hand_over(message, leaving, to, Cause.REDRIVE, task)
-            return leaving.left.position
+            return self._hand_over(message, leaving, to, Cause.REDRIVE, task)
         shard, number, queue = self._shard, self._shard.next_number(), self._find_here(to)
         shard.changes.remove(leaving.id, message)
         id, wall_ms = queue.rules.message_id(number), shard.clock.wall_ms()
         self._join(queue, moved_message(message, content, number, id, queue.settings, now_ms, wall_ms))
         self._note(number, Cause.REDRIVE, leaving.name.name)
-        return 0
+        return Departed(number, None)
 
     def move(
         self,
@@ -220,12 +230,11 @@ class QueueDelivery:
         to: Destination,
         task: str | None,
         now_ms: int,
-    ) -> None:
+    ) -> Departed:
         """An operator moves a message. It keeps its id, and starts again otherwise."""
         entry = entry_of(row)
         if to.queue is None:
-            self._hand_over(entry, leaving, to.name, Cause.MOVE, task)
-            return
+            return self._hand_over(entry, leaving, to.name, Cause.MOVE, task)
         shard, number = self._shard, self._shard.next_number()
         moved = moved_message(entry, content, number, None, to.settings, now_ms, shard.clock.wall_ms())
         content = moved.content or content
@@ -234,6 +243,7 @@ class QueueDelivery:
         # The content is written again: under the key of the queue that it is in now.
         shard.changes.replace(row._replace(queue=to.queue.id), content, moved.version)
         moved.size = len(content)
+        return Departed(number, None)
 
     def check_quota(self, to: Destination, content: bytes) -> None:
         """Raises QuotaReached if the account cannot have one more message."""
@@ -248,22 +258,22 @@ class QueueDelivery:
         to: Destination,
         task: str | None,
         now_ms: int,
-    ) -> None:
+    ) -> Departed:
         shard, number = self._shard, self._shard.next_number()
         id = source.rules.message_id(number)
         copy = moved_message(entry_of(row), content, number, id, to.settings, now_ms, shard.clock.wall_ms())
-        if to.queue is not None:
-            self._join(to.queue, copy)
-            self._note(number, Cause.COPY, source.name.name)
-        else:
+        if to.queue is None:
             assert self._outbox is not None
-            self._outbox.add(copy, Cause.COPY, [QueueTarget(to.name)], source.name.name, task)
+            return self._outbox.add(copy, Cause.COPY, [QueueTarget(to.name)], source.name.name, task)
+        self._join(to.queue, copy)
+        self._note(number, Cause.COPY, source.name.name)
+        return Departed(number, None)
 
     def _hand_over(
         self, message: Entry, leaving: LiveQueue, to: QueueName, cause: Cause, task: str | None
-    ) -> None:
+    ) -> Departed:
         assert self._outbox is not None
-        leaving.left = self._outbox.take(message, leaving, to, cause, task)
+        return self._outbox.take(message, leaving, to, cause, task)
 
     def _join(self, queue: LiveQueue, message: Entry, leaving: LiveQueue | None = None) -> None:
         """``leaving``: the queue that this very message leaves; None: it is a new one."""
@@ -281,11 +291,12 @@ class QueueDelivery:
     def arrived(self, left: Departed) -> Promise[None]:
         """Done when this message and those that left for its shard before are in their queues, or after a second."""
         position, route = left
-        return _SETTLED if route is None else route.arrival(position)
+        return SETTLED if route is None else route.arrival(position)
 
-    def is_pending(self, position: int) -> bool:
-        """Whether a message that left durably, with this position of the outbox or one before, is on its way."""
-        return self._outbox is not None and self._outbox.is_pending(position)
+    def is_pending(self, departures: Mapping[int, int], anywhere: int = 0) -> bool:
+        """Whether messages that left durably are on their way. ``departures``: the position of the last one for each
+        other shard. ``anywhere``: a position for which the shard is not known."""
+        return self._outbox is not None and self._outbox.is_pending(departures, anywhere)
 
     def on_returned(self, notify: Callable[[str], None]) -> None:
         """Call back for each message of a task that a queue of another shard refuses, with the task's id and the
@@ -377,7 +388,13 @@ class QueueDelivery:
                 refusals += [Refusal(target, message, type(error).__name__) for target in of_shard]
                 continue
             self._outbox.add(
-                self._stored(message), Cause.SERVICE, of_shard, source, service=service, account=payer
+                self._stored(message),
+                Cause.SERVICE,
+                of_shard,
+                source,
+                service=service,
+                account=payer,
+                delay_ms=message.delay_ms,
             )
         return refusals
 
@@ -420,7 +437,7 @@ class QueueDelivery:
         shard.open_commit.when_durable.append(lambda _: count())
 
     def _stored(self, message: Outgoing) -> Entry:
-        """A message as the outbox keeps it. The other shard gives it an id."""
+        """The row of a message in the outbox. The other shard gives it an id; its delay is in the departure."""
         clock, number = self._shard.clock, self._shard.next_number()
         content = Content(
             "", message.body, message.sender, clock.wall_ms(), message.attributes, message.trace,
@@ -441,7 +458,7 @@ class QueueDelivery:
         now_ms = shard.clock.now_ms()
         entry = Entry(
             number,
-            position_of(number) if again is None else again.position,
+            position_of(number),
             group,
             now_ms if again is None else again.enqueued_ms,
             now_ms + delay_ms if delay_ms else 0,
@@ -467,7 +484,9 @@ class QueueDelivery:
             # before.
             return [(place, UNREADABLE) for place in range(len(message.targets))]
         if RULES[message.cause].is_sent:
-            sent = outgoing_of(content, message.group)
+            delay_ms = message.delay_ms
+            left_ms = None if delay_ms is None else max(0, delay_ms - message.age_ms)
+            sent = outgoing_of(content, message.group, left_ms)
             join = partial(self._send, message=sent, source=message.source, quotas=quotas)
         else:
             join = partial(self._add, message=message, content=content)
@@ -505,7 +524,7 @@ def _check_size(size: int, settings: QueueSettings) -> None:
         raise NotPossible(f"the message is larger than the {most} bytes that the queue accepts")
 
 
-def outgoing_of(content: bytes, group: str | None) -> Outgoing:
+def outgoing_of(content: bytes, group: str | None, delay_ms: int | None) -> Outgoing:
     """A message of a service as it was before it was stored."""
     stored = decode_content(content)
     return Outgoing(
@@ -513,6 +532,7 @@ def outgoing_of(content: bytes, group: str | None) -> Outgoing:
         sender=stored.sender,
         attributes=stored.attributes,
         trace=stored.trace,
+        delay_ms=delay_ms,
         group=group,
         dedup_id=stored.dedup_id,
         size=stored.bytes_sent,

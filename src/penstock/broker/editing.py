@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from penstock.broker.delivery import QueueDelivery
 from penstock.broker.encryption import contents_or_errors
-from penstock.broker.handover import NONE_LEFT
+from penstock.broker.handover import Departed
 from penstock.broker.history import MessageHistory
 from penstock.broker.live_queue import LiveQueue, Outcomes
 from penstock.broker.operations import (
@@ -47,13 +47,17 @@ T = TypeVar("T")
 _NEIGHBOURS_MAX = 1000
 
 
+InCommit = Callable[[Outcomes, Sequence[Departed]], None]
+"""Called with the outcomes and with the messages that leave their queue or are copied, while the commit is open."""
+
+
 class Terms(NamedTuple):
     """On what terms messages are changed."""
 
     if_version: int | None = None
     by: Requester | None = None
     task: str | None = None  # the bulk task that wants it
-    in_commit: Callable[[Outcomes], None] | None = None
+    in_commit: InCommit | None = None
     dry_run: bool = False
 
 
@@ -164,16 +168,11 @@ class Editing:
         """Move the message to another queue, in this shard or another one. It keeps its id. In its queue's
         dead-letter queue it becomes a dead letter. Returns when it is there, or has been on its way for a second.
         Raises QueueMissing, KeyUnavailable or Unreachable too."""
-        left = NONE_LEFT
-
-        def in_commit(outcomes: Outcomes) -> None:
-            nonlocal left
-            if outcomes[0] is None and self._delivery.is_elsewhere(target):
-                left = queue.left
-
-        terms = Terms(if_version, by, in_commit=in_commit)
+        left: list[Departed] = []
+        terms = Terms(if_version, by, in_commit=lambda _, departed: left.extend(departed))
         _raise_first(await self._apply(queue, [seq], Operation.MOVE, target, terms))
-        await self._delivery.arrived(left)
+        for departed in left:
+            await self._delivery.arrived(departed)
 
     async def apply(
         self,
@@ -184,15 +183,15 @@ class Editing:
         *,
         by: Requester | None = None,
         task: str | None = None,
-        in_commit: Callable[[Outcomes], None] | None = None,
+        in_commit: InCommit | None = None,
         dry_run: bool = False,
     ) -> Outcomes:
         """The same with many messages in one commit. Their contents are in memory meanwhile, except where they are
-        deleted, released or dead-lettered. Raises Unreachable if it is not known whether a target exists.
+        deleted, released or dead-lettered. Raises StoreError if it is not known whether a target exists.
 
         ``target``: where they are moved or copied to. One outcome for each, in their order; None: it is done.
-        ``task``: the bulk task that wants it, to be notified of messages that another shard refuses. ``in_commit`` is
-        called with the outcomes while the commit is open, and may add to it. ``dry_run``: nothing is changed."""
+        ``task``: the bulk task that wants it, to be notified of messages that another shard refuses. ``in_commit``
+        may add to the commit. ``dry_run``: nothing is changed."""
         terms = Terms(None, by, task, in_commit, dry_run)
         return await self._apply(queue, seqs, operation, target, terms)
 
@@ -270,6 +269,7 @@ class Editing:
         queue.rules.advance(now_ms, shard.changes)
         outcomes: dict[int, PenstockError | None] = {}
         decisions: dict[int, Decision] = {}
+        departed: list[Departed] = []
         for seq in dict.fromkeys(seqs):
             try:
                 row = _current(queue, found.rows.get(seq), now_ms)
@@ -277,13 +277,15 @@ class Editing:
                     raise ContentOutdated(row.version)
                 decision = decide(row, now_ms)
                 if not terms.dry_run:
-                    decision.change()
+                    left = decision.change()
                     decisions[seq] = decision
+                    if left is not None:
+                        departed.append(left)
                 outcomes[seq] = None
             except PenstockError as error:
                 outcomes[seq] = error
         if terms.in_commit is not None:
-            terms.in_commit([outcomes[seq] for seq in seqs])
+            terms.in_commit([outcomes[seq] for seq in seqs], departed)
         shard.touch(queue)
         if changes_queue and decisions:
             queue.memory.forget()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -29,11 +29,11 @@ class Cause(StrEnum):
 
 
 class QueueTarget(msgspec.Struct, frozen=True, array_like=True):
-    """A queue that a message of a service is for."""
+    """A queue that a message is for."""
 
     queue: QueueName
     token: str = ""
-    """What the service wants to know if the queue refuses the message, such as a subscription."""
+    """What a service wants to know if the queue refuses its message, such as a subscription."""
 
 
 class HandedMessage(msgspec.Struct, frozen=True, array_like=True):
@@ -51,6 +51,7 @@ class HandedMessage(msgspec.Struct, frozen=True, array_like=True):
     content: bytes | None  # None: it cannot be decrypted, and every queue refuses it
     failures: tuple[FailureReport, ...] = ()
     version: int = 1  # that it has in the other queue
+    delay_ms: int | None = None  # of its own; its age is a part of it
 
 
 UNREADABLE = KeyUnavailable.__name__
@@ -101,10 +102,14 @@ class Handover(ShardQuestion[Taken], frozen=True):
 
 
 class Departed(NamedTuple):
-    """What a queue remembers of the last message that left it."""
+    """Where a message is that the open commit moves or copies to another queue."""
 
     position: int  # in the outbox, or a number of the shard
-    route: Route | None  # on which it is; None: it joined its queue with the same commit
+    route: Route | None  # on which it is; None: it joins its queue with the same commit
 
 
-NONE_LEFT = Departed(0, None)
+def last_departures(before: Mapping[int, int], departed: Iterable[Departed]) -> dict[int, int]:
+    """The position of the last message of a task for each other shard, with these that left later."""
+    last = dict(before)
+    last.update((each.route.target, each.position) for each in departed if each.route is not None)
+    return last

@@ -21,6 +21,8 @@ _NOTHING = Taken(0)
 
 
 class Inbox:
+    """Takes the messages that other shards hand over to a shard."""
+
     def __init__(self, shard: Shard, delivery: QueueDelivery) -> None:
         self._shard = shard
         self._delivery = delivery

@@ -18,17 +18,15 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from functools import partial, reduce
-from itertools import chain
-from operator import add
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
 from penstock.backoff import backoff
 from penstock.broker.delivery import Again
+from penstock.broker.internal_queue_status import InternalQueuePlace, InternalQueueStatus
 from penstock.broker.parts import Part
-from penstock.broker.questions import ShardQuestion
 from penstock.broker.queue_figures import QueueFigures
 from penstock.broker.runtime import Timer
 from penstock.broker.waiting import Ask
@@ -38,7 +36,6 @@ from penstock.names import Home, Space
 from penstock.promise import Promise, run_detached
 from penstock.queues.messages import Received
 from penstock.queues.settings import QueueSettings
-from penstock.store.port import LAST
 
 if TYPE_CHECKING:
     from penstock.broker.live_queue import LiveQueue
@@ -59,11 +56,12 @@ _RETENTION_MS = 100 * 365 * DAY  # jobs do not expire: one that waits too long i
 
 
 class _StoredJob(msgspec.Struct, Generic[T], frozen=True, array_like=True):
-    """The body of a message. The order of the fields is the stored format."""
+    """The body of a message. The order of the fields is the stored format: new ones come last, with a default."""
 
-    tries: int  # before it joined the queue; its receives come on top of them
+    tries: int  # before it joined the queue again; its receives come on top of them
     due_ms: int  # when it was to be done first, by the broker's clock
     payload: T
+    version: int = 1  # of this form and of that of the payload
 
 
 class JobKind(Generic[T]):
@@ -133,6 +131,7 @@ class Job(Generic[T]):
         self.due_ms = stored.due_ms
         self.attempt = stored.tries + message.receives
         self.is_decided = False
+        self._begun_ms = consumer.queue.shard.clock.now_ms()
         self._consumer = consumer
         self._queue = consumer.queue
         self._message = message
@@ -160,21 +159,27 @@ class Job(Generic[T]):
         """Remove the job with the open commit. A handler calls this beside the changes that are its work, or leaves
         it to the caller. Raises as :meth:`check_held`."""
         self.check_held()
-        self._queue.settle(self._message.handle, None)
+        if not self._queue.settle(self._message.handle, None):
+            raise JobLost
         self.is_decided = True
 
     def put_off(self, pause_ms: int) -> None:
-        """Try it again later. Raises as :meth:`check_held`."""
+        """Try it again later: a job of a kind with an order at most eleven hours after this try began. Raises as
+        :meth:`check_held`."""
         self.check_held()
         queue, message, kind = self._queue, self._message, self._consumer.jobs.kind
         if kind.ordered:
-            queue.settle(message.handle, min(pause_ms, _HIDDEN_MS_MAX))
+            worked_ms = queue.shard.clock.now_ms() - self._begun_ms
+            hidden_ms = max(0, min(pause_ms, _HIDDEN_MS_MAX - worked_ms))
+            if not queue.settle(message.handle, hidden_ms):
+                raise JobLost
         else:
             entry = queue.held(message.handle, 0)
             assert entry is not None, "it was just held"
             body = kind.encode(self.payload, self.due_ms, self.attempt)
-            again = Again(self.id, entry.position, entry.enqueued_ms)
-            queue.settle(message.handle, None)
+            again = Again(self.id, entry.enqueued_ms)
+            if not queue.settle(message.handle, None):
+                raise JobLost
             self._consumer.add(body, message.group, pause_ms, again)
         self.is_decided = True
 
@@ -203,70 +208,12 @@ class Job(Generic[T]):
         if queue.memory.loaded and not self.is_decided:
             if queue.held(handle, 0) is None:
                 return
-            queue.settle(handle, jobs.kind.visibility_ms)
+            if not queue.settle(handle, jobs.kind.visibility_ms):
+                log.warning(
+                    "a try of a job of the kind %s takes too long: another one begins", jobs.kind.name
+                )
+                return
         self.keep()
-
-
-class InternalQueuePlace(
-    msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, order=True
-):
-    """Where an internal queue is in the list of all."""
-
-    kind: str
-    account: str
-    region: str
-
-
-class InternalQueueStatus(msgspec.Struct, frozen=True, array_like=True):
-    """What operators see of an internal queue, or of those that a space has for one kind in several shards."""
-
-    place: InternalQueuePlace
-    waiting: int
-    running: int
-    put_off: int  # among the waiting: they wait for the next try, or for the time when they are due
-    oldest_age_ms: int | None  # as FigureReader.oldest defines it
-
-    def __add__(self, other: InternalQueueStatus) -> InternalQueueStatus:
-        ages = [age for age in (self.oldest_age_ms, other.oldest_age_ms) if age is not None]
-        return InternalQueueStatus(
-            self.place,
-            self.waiting + other.waiting,
-            self.running + other.running,
-            self.put_off + other.put_off,
-            max(ages, default=None),
-        )
-
-
-class InternalQueuesQuestion(ShardQuestion[list[InternalQueueStatus]], frozen=True):
-    """The first internal queues behind a place that are not empty, of all accounts."""
-
-    kind: ClassVar[str] = "internal-queues"
-    rows_max: int = LAST
-    after: InternalQueuePlace | None = None
-
-    async def answer(self, partition: Partition) -> list[InternalQueueStatus]:
-        await partition.shard.settled()
-        by_place: dict[InternalQueuePlace, list[_JobConsumer[Any]]] = {}
-        for part in partition.parts:
-            for jobs in part.job_queues:
-                for consumer in jobs.consumers:
-                    if consumer.waiting and (self.after is None or consumer.place > self.after):
-                        by_place.setdefault(consumer.place, []).append(consumer)
-        found: list[InternalQueueStatus] = []
-        for place in sorted(by_place):
-            each = [await consumer.status(partition) for consumer in by_place[place]]
-            if statuses := [status for status in each if status is not None]:
-                found.append(reduce(add, statuses))
-            if len(found) == self.rows_max:
-                break
-        return found
-
-    def merge(self, answers: list[list[InternalQueueStatus]]) -> list[InternalQueueStatus]:
-        by_place: dict[InternalQueuePlace, InternalQueueStatus] = {}
-        for status in chain.from_iterable(answers):
-            known = by_place.get(status.place)
-            by_place[status.place] = status if known is None else known + status
-        return [by_place[place] for place in sorted(by_place)[: self.rows_max]]
 
 
 class _Account(Generic[T]):
@@ -480,7 +427,8 @@ class _JobConsumer(Generic[T]):
 
     @property
     def is_empty(self) -> bool:
-        """Whether it certainly is."""
+        """Whether the queue holds no job and none is coming. False if that is not known, because its memory is not
+        loaded."""
         if not self.queue.memory.loaded or self.queue.rules.backlog.total:
             return False
         return not (self._coming or self._running or self._taking)
@@ -558,7 +506,7 @@ class _JobConsumer(Generic[T]):
                 try:
                     await queue.memory.load()
                     self.count()
-                    if not self.waiting:
+                    if jobs.stopped or not self.waiting:
                         return
                     for message in await queue.receive(ask, self._taker, _WAIT_MS):
                         self._begin(message)

@@ -13,7 +13,6 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.broker.encryption import KeyGuard
-from penstock.broker.handover import NONE_LEFT
 from penstock.broker.history import (
     DEAD_LETTERED,
     DELETED,
@@ -87,7 +86,7 @@ class QueueContext(NamedTuple):
 
 class LiveQueue:
     __slots__ = (
-        "_context", "_note", "_record", "_shard", "arn", "deleted", "id", "left", "memory", "metrics",
+        "_context", "_note", "_record", "_shard", "arn", "deleted", "id", "memory", "metrics",
         "name", "rules", "settings", "waiting",
     )  # fmt: skip
 
@@ -104,7 +103,6 @@ class LiveQueue:
             context.metering.add(self)
         # Called through local variables only: `self._note(…)` would be looked up by every call, without a cache.
         self._note = context.history.note if context.history.events_max and not record.internal else None
-        self.left = NONE_LEFT  # the last message that left it for another queue
         self.deleted = False
 
     @property
@@ -306,8 +304,8 @@ class LiveQueue:
                 raise TooManyInFlight
             if not backlog.reading:
                 return []
-        if caller.gone:
-            return []
+        if caller.gone or self._shard.released or self._shard.ended is not None:
+            return []  # those that waited were answered when the shard was given back or the server stopped
         answer = self.waiting.wait(ask, caller, wait_ms)
         self.waiting.set_timer(self.rules.next_deadline_ms())
         return await answer
@@ -341,9 +339,8 @@ class LiveQueue:
             self._note_receive(deliveries, ask.requester, visibility_ms, now_ms)
         for entry in dead:
             assert redrive is not None
-            self._context.delivery.dead_letter(entry, self, redrive.target, now_ms)
+            ask.left = self._context.delivery.dead_letter(entry, self, redrive.target, now_ms)
             shard.open_commit.noted.append((entry.seq, DEAD_LETTERED, f"to {redrive.target.name}"))
-            ask.left = self.left
         return deliveries
 
     def _note_receive(
@@ -411,8 +408,7 @@ class LiveQueue:
         now_ms = shard.clock.now_ms()
         self.rules.advance(now_ms, shard.changes)
         entry = self.rules.give_up(receipt, now_ms, shard.changes)
-        self._context.delivery.dead_letter(entry, self, redrive.target, now_ms)
-        left = self.left
+        left = self._context.delivery.dead_letter(entry, self, redrive.target, now_ms)
         self.decided(now_ms)
         await shard.settled(self)
         await self._context.delivery.arrived(left)

@@ -17,6 +17,7 @@ import msgspec
 
 from penstock.broker.catalogue import Catalogue
 from penstock.broker.delivery import Destination, QueueDelivery
+from penstock.broker.handover import Departed, last_departures
 from penstock.broker.history import MOVED
 from penstock.broker.live_queue import LiveQueue
 from penstock.broker.other_shards import SourcesQuestion
@@ -87,8 +88,11 @@ class MoveTaskRecord(msgspec.Struct, frozen=True, kw_only=True):
     not empty was written by version 0.2: it is the scope of the task."""
     moves_max: int | None = None
     """How many messages the source held when it began; None: it began before there was such a bound."""
+    departures: dict[int, int] = {}
+    """The position in the outbox of its last message for each other shard. The task is complete when these have
+    arrived."""
     outbox_position: int = 0
-    """The position of the task's last message for another shard. The task is complete when that has arrived."""
+    """The position of its last message for whichever shard: written up to release 0.2."""
 
     @property
     def queue(self) -> QueueName:
@@ -108,9 +112,9 @@ class MoveTargets(msgspec.Struct, frozen=True):
 
 def _moved(to: Relocation, record: StoredRecord) -> MovedRecords:
     """A task goes with its queue, and moves again what had left it and never arrived."""
-    task = MOVE_TASKS.decode(record.data)
-    if back := to.returning(task.id):
-        task = msgspec.structs.replace(task, moved=task.moved - back)
+    task, back = MOVE_TASKS.decode(record.data), to.returning(record.key)
+    if back or task.departures:
+        task = msgspec.structs.replace(task, moved=task.moved - back, departures={})
         record = record._replace(data=MOVE_TASKS.encode(task))
     return [(shard_of(task.source, to.shards), record)]
 
@@ -261,7 +265,7 @@ class MoveTasks(Part):
         if not withdrawn:
             if chunk and source.rules.backlog.reading:
                 await self._shard.pause(1)
-            elif self._delivery.is_pending(task.outbox_position):
+            elif self._delivery.is_pending(task.departures, task.outbox_position):
                 await self._shard.pause(_ARRIVAL_PAUSE_MS)
             elif (current := self._tasks.get(task.id)) is not None and current.status is MoveStatus.RUNNING:
                 self._tasks.save(msgspec.structs.replace(current, status=MoveStatus.COMPLETED), source)
@@ -284,7 +288,7 @@ class MoveTasks(Part):
         except KeyUnavailable as error:
             self._give_back(source, withdrawn)
             raise _key_failure(error) from None
-        now_ms, moved, outbox_position = shard.clock.now_ms(), 0, 0
+        now_ms, departed = shard.clock.now_ms(), list[Departed]()
         failure: MoveFailed | None = None
         for i, entry in enumerate(withdrawn):
             content = entry.content or contents.get(entry.seq)
@@ -298,21 +302,17 @@ class MoveTasks(Part):
             # Memory of the source may have been thrown away meanwhile: then it no longer knows the message.
             if content is None or not source.rules.let_go(entry, now_ms, shard.changes):
                 continue
-            position = self._delivery.redrive(entry, content, source, name, task.id, now_ms)
-            outbox_position = position or outbox_position
+            departed.append(self._delivery.redrive(entry, content, source, name, task.id, now_ms))
             shard.open_commit.noted.append((entry.seq, MOVED, f"to {name.name}"))
-            moved += 1
         current = self._tasks.get(task.id)
         if current is not None:
-            position = outbox_position or current.outbox_position
-            moved_by_now = msgspec.structs.replace(
-                current, moved=current.moved + moved, outbox_position=position
-            )
-            self._tasks.save(moved_by_now, source)
+            departures = last_departures(current.departures, departed)
+            moved = current.moved + len(departed)
+            self._tasks.save(msgspec.structs.replace(current, moved=moved, departures=departures), source)
         await shard.settled()
         if failure is not None:
             raise failure
-        return moved
+        return len(departed)
 
     def _give_back(self, source: LiveQueue, withdrawn: list[Entry]) -> None:
         if source.memory.loaded:
@@ -323,7 +323,7 @@ class MoveTasks(Part):
     async def _destinations(
         self, task: MoveTaskRecord, withdrawn: list[Entry]
     ) -> dict[QueueName, Destination | PenstockError]:
-        """The queues that these messages go to, or why one cannot take them. Raises Unreachable: then they do not go
+        """The queues that these messages go to, or why one cannot take them. Raises StoreError: then they do not go
         yet."""
         names: dict[QueueName, None] = {}
         for entry in withdrawn:

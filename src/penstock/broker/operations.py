@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from penstock.broker.delivery import Destination, QueueDelivery
+from penstock.broker.handover import Departed
 from penstock.broker.history import DEAD_LETTERED, DELETED, EDITED, MOVED, RELEASED, EventKind
 from penstock.broker.live_queue import LiveQueue
 from penstock.broker.quotas import Quotas
@@ -64,7 +65,7 @@ class StoredMessages(NamedTuple):
 
 
 class Decision(NamedTuple):
-    change: Callable[[], None]  # adds it to the open commit
+    change: Callable[[], Departed | None]  # adds it to the open commit
     event: tuple[EventKind, str | None] | None  # for the history of the message, with its detail
 
 

@@ -134,7 +134,7 @@ class RemoteQueues:
         self._known.put(name, Existence(exists, self._clock.now_ms() + _REMEMBERED_MS))
 
     async def find(self, name: QueueName) -> QueueRecord | None:
-        """Ask now. Raises Unreachable."""
+        """Ask now. Raises Unreachable, or an error of the store of the other shard."""
         record = await self._others.ask(DefinitionQuestion(name))
         self.note(name, exists=record is not None)
         return record

@@ -17,7 +17,7 @@ What becomes of a message that the other shard refuses is a rule of its cause (:
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
@@ -71,6 +71,7 @@ _BYTES_PER_PAGE = 512 * 1024  # or one message
 _BYTES_PER_ARRIVAL = 4 * 1024 * 1024  # of one commit of the other shard, or one target
 _TARGETS_PER_PAGE = 500  # or one departure: what arrives keeps the other shard from anything else
 _PAGES_MAX = 16
+_PAGES_PER_TARGET_MAX = _PAGES_MAX // 2
 _RETRY_MIN_MS, _RETRY_MAX_MS = 100, 5 * SECOND
 _UNREADABLE_PAUSE_MS = MINUTE
 _SERVICE_MS_MAX = 4 * DAY
@@ -92,6 +93,7 @@ class Departure(msgspec.Struct, frozen=True, array_like=True):
     service: str | None = None  # which service is asked if it is refused
     is_last: bool = True  # False: a later departure has more targets of the same row
     account: str = ""  # whose quota bounds what is on its way, if it is a message of a service
+    delay_ms: int | None = None  # of its own, from the time of the row on
 
 
 class OnTheWay(msgspec.Struct, frozen=True, array_like=True):
@@ -182,28 +184,42 @@ class PageRoom:
 
 
 class PageSlots:
-    """Bounds how many pages all outboxes of a process hold in memory at a time."""
+    """Bounds how many pages all outboxes of a process hold in memory at a time.
 
-    def __init__(self, free: int = _PAGES_MAX) -> None:
-        self._free = free
-        self._waiting: deque[Promise[None]] = deque()
+    A page for a shard that does not answer stays in memory for long. At most half of the pages are for the same
+    shard, so that others get theirs."""
 
-    async def acquire(self) -> None:
-        if self._free:
-            self._free -= 1
+    def __init__(self) -> None:
+        self._free = _PAGES_MAX
+        self._used: Counter[int] = Counter()  # by target
+        self._waiting: deque[tuple[int, Promise[None]]] = deque()
+
+    async def acquire(self, target: int) -> None:
+        if self._free and self._used[target] < _PAGES_PER_TARGET_MAX:
+            self._count(target, 1)
         else:
             turn: Promise[None] = Promise()
-            self._waiting.append(turn)
+            self._waiting.append((target, turn))
             await turn
 
-    def release(self) -> None:
-        if self._waiting:
-            self._waiting.popleft().resolve(None)
-        else:
-            self._free += 1
+    def release(self, target: int) -> None:
+        self._count(target, -1)
+        for each in self._waiting:
+            next_target, turn = each
+            if self._used[next_target] < _PAGES_PER_TARGET_MAX:
+                self._waiting.remove(each)
+                self._count(next_target, 1)
+                turn.resolve(None)
+                return
+
+    def _count(self, target: int, more: int) -> None:
+        self._free -= more
+        self._used[target] += more
 
 
 class Outbox(Part):
+    """The messages of a shard that are for queues of other shards, and what becomes of those that come back."""
+
     def __init__(
         self,
         shard: Shard,
@@ -275,15 +291,16 @@ class Outbox(Part):
         task: str | None = None,
         service: str | None = None,
         account: str = "",
-    ) -> None:
-        """A new message is for queues of one other shard. It is stored once."""
+        delay_ms: int | None = None,
+    ) -> Departed:
+        """A new message is for queues of one other shard. It is stored once. Returns the last departure."""
         assert message.content is not None
         self.shard.changes.add(OUTBOX, message)
         self._count(account, 1, message.size)
         at_a_time = max(1, min(_TARGETS_PER_PAGE, _BYTES_PER_ARRIVAL // len(message.content)))
         for start in range(0, len(targets), at_a_time):
             some, is_last = tuple(targets[start : start + at_a_time]), start + at_a_time >= len(targets)
-            self._depart(
+            departed = self._depart(
                 message,
                 Departure(
                     message.seq,
@@ -294,8 +311,10 @@ class Outbox(Part):
                     service=service,
                     is_last=is_last,
                     account=account,
+                    delay_ms=delay_ms,
                 ),
             )
+        return departed
 
     def _depart(self, message: Entry, departure: Departure) -> Departed:
         target = shard_of(departure.targets[0].queue, self._shards)
@@ -314,11 +333,15 @@ class Outbox(Part):
 
     # -- arrivals ----------------------------------------------------------------------------------------------
 
-    def is_pending(self, position: int) -> bool:
-        """Whether a message that left durably, of this position or of one before, is still on its way."""
-        return any(route.running and route.taken < position for route in self._routes.values())
+    def is_pending(self, departures: Mapping[int, int], anywhere: int) -> bool:
+        """Whether messages that left durably are on their way: to some shards, each up to a position; and up to the
+        position ``anywhere`` to any shard."""
+        return any(
+            route.running and route.taken < max(departures.get(target, 0), anywhere)
+            for target, route in self._routes.items()
+        )
 
-    def refused(self, leaving: Leaving, refusals: Sequence[TargetRefusal]) -> LiveQueue | None:
+    def take_back(self, leaving: Leaving, refusals: Sequence[TargetRefusal]) -> LiveQueue | None:
         """Queues do not take this message; the open commit removes it from the outbox. Returns the queue that it goes
         back to, if it does."""
         departure = leaving.departure
@@ -382,10 +405,12 @@ class Outbox(Part):
     def _ask_service(self, leaving: Leaving, refusals: Sequence[TargetRefusal]) -> None:
         departure = leaving.departure
         decide = self._on_refused.get(departure.service or "")
-        if decide is None or leaving.content is None:
+        if decide is None:
             log.warning("%d queues refused a message of %s", len(refusals), departure.source)
             return
-        message = outgoing_of(leaving.content, leaving.row.group)
+        content, message = leaving.content, None
+        if content is not None:
+            message = outgoing_of(content, leaving.row.group, departure.delay_ms)
         for refusal in refusals:
             target = departure.targets[refusal.place]
             try:
@@ -402,7 +427,7 @@ class Route:
 
     def __init__(self, outbox: Outbox, target: int) -> None:
         self._outbox = outbox
-        self._target = target
+        self.target = target
         self._more = False  # something may have been added since the last page
         # With the number of its commit: decided, and not durable yet, in order.
         self._deciding: list[tuple[int, Leaving]] = []
@@ -428,8 +453,9 @@ class Route:
         durable, deciding = self._outbox.shard.changes.durable, self._deciding
         settled = [leaving for number, leaving in deciding if number == durable]
         self._deciding = [each for each in deciding if each[0] > durable]
-        self._fresh += settled
-        self._fresh_bytes += sum(leaving.bytes for leaving in settled)
+        if not self._behind:  # otherwise the log is read next, which has them
+            self._fresh += settled
+            self._fresh_bytes += sum(leaving.bytes for leaving in settled)
         too_much = len(self._fresh) > _DEPARTURES_PER_PAGE or self._fresh_bytes > _BYTES_PER_PAGE
         if too_much or len(settled) != len(arrived):
             self._fall_behind()
@@ -493,17 +519,17 @@ class Route:
                     self._fall_behind()
                     failed += 1
                     if not isinstance(error, PenstockError):
-                        log.exception("handing messages over to shard %d failed", self._target)
+                        log.exception("handing messages over to shard %d failed", self.target)
                     elif failed == 1 and not outbox.stopped:
-                        log.warning("messages for shard %d wait: %s", self._target, error)
+                        log.warning("messages for shard %d wait: %s", self.target, error)
                     await outbox.shard.pause(int(backoff(failed, _RETRY_MIN_MS, _RETRY_MAX_MS)))
         finally:
             self.running = False
 
     async def _hand_over(self) -> None:
-        """Hand the first page over, and forget what arrived. Raises PenstockError: then it is to be tried again."""
+        """Hand the first page over, and remove what arrived. Raises PenstockError: then it is to be tried again."""
         outbox = self._outbox
-        await outbox.slots.acquire()
+        await outbox.slots.acquire(self.target)
         try:
             page = await (self._page_of_log() if self._behind else self._fresh_page())
             if page.upto:
@@ -511,16 +537,16 @@ class Route:
                 try:
                     refusals = await self.refusals_of(page)
                 except PenstockError:
-                    page = self._expired(page)
+                    page = self._take_expired(page)
                     if not page.upto:
                         raise
                     refusals = _refused_by_all(page, _EXPIRED)
                 if not refusals:
                     self._note_arrived(page)
-                await self.forget(page, refusals)
+                await self.acknowledge(page, refusals)
                 self._note_arrived(page)
         finally:
-            outbox.slots.release()
+            outbox.slots.release(self.target)
 
     async def _fresh_page(self) -> OutboxPage:
         # A page of the log may have had what was durable before this process was told so.
@@ -537,7 +563,7 @@ class Route:
     async def _page_of_log(self) -> OutboxPage:
         shard = self._outbox.shard
         self._behind = False  # what is committed from now on comes behind the page
-        page, is_all = await shard.read(partial(_read_page, shard.store, str(self._target), self.taken))
+        page, is_all = await shard.read(partial(_read_page, shard.store, str(self.target), self.taken))
         if is_all:
             self._keep_fresh([leaving for leaving in self._fresh if leaving.position > page.upto])
         else:
@@ -547,8 +573,9 @@ class Route:
     def _keep_fresh(self, fresh: list[Leaving]) -> None:
         self._fresh, self._fresh_bytes = fresh, sum(leaving.bytes for leaving in fresh)
 
-    def _expired(self, page: OutboxPage) -> OutboxPage:
-        """The messages of services with which a page begins that have waited for too long."""
+    def _take_expired(self, page: OutboxPage) -> OutboxPage:
+        """Take the messages of services with which a page begins and which have waited for too long. The rest is read
+        again."""
         since_ms = self._outbox.shard.clock.now_ms() - _SERVICE_MS_MAX
         old = list(
             takewhile(
@@ -566,13 +593,13 @@ class Route:
         messages = [_handed(leaving, now_ms, outbox.failures) for leaving in page.messages]
         if not messages:
             return refusals
-        taken = await outbox.others.ask(Handover(outbox.shard.index, self._target, messages))
+        taken = await outbox.others.ask(Handover(outbox.shard.index, self.target, messages))
         assert taken.position >= messages[-1].position, "a page is taken whole or not at all"
         for refusal in taken.refusals:
             refusals.setdefault(refusal.position, []).append(refusal)
         return refusals
 
-    async def forget(self, page: OutboxPage, refusals: Mapping[int, list[TargetRefusal]]) -> None:
+    async def acknowledge(self, page: OutboxPage, refusals: Mapping[int, list[TargetRefusal]]) -> None:
         """The other shard has what it did not refuse. Done when that is durable here. Raises NotOwned if this shard
         was given back: then the next owner hands the page over again, and hears of the same refusals."""
         outbox, shard = self._outbox, self._outbox.shard
@@ -580,12 +607,12 @@ class Route:
         returned_to: set[LiveQueue] = set()
         for leaving in page.messages:
             if (of_message := refusals.get(leaving.position)) is not None:
-                queue = outbox.refused(leaving, of_message)
+                queue = outbox.take_back(leaving, of_message)
                 if queue is not None:
                     returned_to.add(queue)
             else:
                 outbox.remove(leaving)
-        shard.changes.truncated[LOG_KIND, str(self._target)] = page.upto
+        shard.changes.truncated[LOG_KIND, str(self.target)] = page.upto
         for queue in returned_to:
             # Rare enough: no state of memory has to be patched.
             shard.touch(queue)
@@ -625,6 +652,7 @@ def _handed(leaving: Leaving, now_ms: int, failures: Failures) -> HandedMessage:
         content=leaving.content,
         failures=failures.of(row.seq) if rules.keeps_failures else (),
         version=version,
+        delay_ms=departure.delay_ms,
     )
 
 

@@ -78,6 +78,8 @@ PartFactory = Callable[["Partition"], Part]
 
 
 class Partition:
+    """The parts of one shard, how they are connected, and the steps in which it is given back."""
+
     def __init__(self, shard: Shard, shared: Shared, more_parts: Sequence[PartFactory] = ()) -> None:
         """``more_parts``: makes those of services, last and in order. They may use all parts before them."""
         self.shard = shard
@@ -87,9 +89,15 @@ class Partition:
         ids = _message_ids(shard, former)
         pause = _expiry_pause(shard)
         tools = Tools(
-            shard.limits, shared.budget, shared.dedup_usage, shard.next_number, ids,
-            SendDigests(shared.dedup_key or shard.secret), former, pause,
-        )  # fmt: skip
+            limits=shard.limits,
+            budget=shared.budget,
+            dedup_usage=shared.dedup_usage,
+            next_number=shard.next_number,
+            message_id=ids,
+            send_digest=SendDigests(shared.dedup_key or shard.secret),
+            former=former,
+            pause=pause,
+        )
         receipts = ReceiptSigner(shard.secret, shard.index, former.read if migrated else None)
         self.figures = FigureReader(shard, shared.turns)
         keeps_metrics = shard.limits.metrics_bytes_max > 0
@@ -108,7 +116,14 @@ class Partition:
         self.delivery = delivery = QueueDelivery(shard, shared.by_name, outbox, shared.keys, quotas, failures)
         check_quota = quotas.check_messages if quotas.bounds_messages else None
         context = QueueContext(
-            shard, tools, receipts, shared.keys, shared.history, self.metering, delivery, check_quota
+            shard=shard,
+            tools=tools,
+            receipts=receipts,
+            keys=shared.keys,
+            history=shared.history,
+            metering=self.metering,
+            delivery=delivery,
+            check_quota=check_quota,
         )
         self.catalogue = catalogue = Catalogue(context, shared.by_name)
         self.inbox = Inbox(shard, delivery)

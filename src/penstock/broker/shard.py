@@ -268,7 +268,7 @@ class Shard:
                 return closed.done
         if self._under_way is not None:
             return self._under_way.done
-        return _SETTLED
+        return SETTLED
 
     def table(
         self, kind: RecordKind[T], on_undone: Callable[[str, T | None], None] = lambda key, record: None
@@ -696,5 +696,6 @@ class RecordTable(Generic[T]):
         self._on_undone(key, before)
 
 
-_SETTLED: Promise[None] = Promise()
-_SETTLED.resolve(None)
+SETTLED: Promise[None] = Promise()
+"""A promise of what is done already."""
+SETTLED.resolve(None)

@@ -8,7 +8,11 @@ from collections.abc import AsyncIterable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from penstock import __version__
-from penstock.broker.internal_queues import InternalQueuePlace, InternalQueuesQuestion, InternalQueueStatus
+from penstock.broker.internal_queue_status import (
+    InternalQueuePlace,
+    InternalQueuesQuestion,
+    InternalQueueStatus,
+)
 from penstock.broker.summaries import ShardStatus, StatusQuestion
 from penstock.services.admin.faults import invalid
 from penstock.services.admin.resources import Admin
