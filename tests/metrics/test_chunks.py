@@ -90,8 +90,20 @@ def test_rows_come_in_any_order_and_are_merged_by_bucket() -> None:
     assert rows.newest_s == max(expected)
     old = rows.trim(START_S + 1500)
     assert old and min(at_s for at_s, _ in rows.taken(0, 2 * START_S)) == min(
-        at_s for at_s in expected if at_s >= rows.from_s
+        at_s for at_s in expected if at_s >= (START_S + 1500) // 600 * 600
     )
+
+
+def test_rows_that_were_taken_stay_as_they_were_and_are_in_order() -> None:
+    """The open chunk is not the last one, and has a row that comes before others that were added earlier."""
+    rows = chunked()
+    for place in (12, 3, 1):
+        rows.add(START_S + MINUTE_S * place, QueueRow(sent=place))
+    taken = rows.taken(START_S, START_S + 1200)
+    for place in (1, 1, 3, 12):
+        rows.add(START_S + MINUTE_S * place, QueueRow(sent=100))
+    assert [(at_s - START_S, row.sent) for at_s, row in taken] == [(60, 1), (180, 3), (720, 12)]
+    assert [row.sent for _, row in rows.taken(START_S, START_S + 1200)] == [201, 103, 112]
 
 
 def test_only_the_chunks_of_the_time_are_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
