@@ -12,10 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitoring.world import SPACE, MonitoringWorld
-from penstock.limits import DAY, HOUR, MINUTE
+from penstock.errors import StoreAway, StoreUnknown
+from penstock.limits import DAY, HOUR, MINUTE, SECOND
 from penstock.metrics.series import BUCKET_CHUNKS, MetricKey
 from penstock.monitoring.limits import MonitoringLimits
 from penstock.monitoring.metric_store import MetricStore
+from penstock.store.changes import Changes
+from penstock.store.port import JournalEnd, Mark
 from support.generated import examples
 
 NAMESPACE = "App"
@@ -144,6 +147,42 @@ def test_chunks_that_could_not_be_stored_are_stored_later(world: MonitoringWorld
     put(cw, 1)
     world.advance(11 * MINUTE)
     assert waiting(world) == 0
+    world.crash()
+    assert total(world, cw) == 6
+
+
+@pytest.mark.parametrize("is_made", [False, True])
+def test_a_commit_of_unknown_outcome_counts_nothing_twice(
+    world: MonitoringWorld, cw: Any, monkeypatch: pytest.MonkeyPatch, is_made: bool
+) -> None:
+    """The store is away while chunks are stored, for longer than requests wait for the outcome."""
+    put(cw, 5)
+    store = world.stores[0]
+    append, end = store.append, store.end
+
+    def lost(changes: Changes, mark: Mark) -> Any:
+        if is_made:
+            append(changes, mark)
+        raise StoreUnknown("the connection was lost")
+
+    def away() -> JournalEnd:
+        raise StoreAway("the store is away")
+
+    monkeypatch.setattr(store, "append", lost)
+    monkeypatch.setattr(store, "end", away)
+    storing = world.start(metrics(world).store())
+    world.advance(8 * SECOND)
+    assert storing.done, "it is given up before the outcome is known"
+    assert total(world, cw) == 5
+    monkeypatch.setattr(store, "append", append)
+    monkeypatch.setattr(store, "end", end)
+    world.advance(2 * SECOND)
+    assert waiting(world) == (0 if is_made else 1)
+    assert total(world, cw) == 5
+    put(cw, 1)
+    world.advance(11 * MINUTE)
+    assert waiting(world) == 0
+    assert total(world, cw) == 6
     world.crash()
     assert total(world, cw) == 6
 

@@ -362,6 +362,10 @@ class MetricStore(Part):
         self._count_sent()
         if record is None:
             self._on_undone(key)
+        else:
+            # The commit was to store chunks instead of it: it is there again, and part of the series already. The
+            # outcome of that commit may have been unknown for long.
+            self._joined.add(key)
 
     def _count_sent(self) -> None:
         self._sent_bytes = sum(each.cost for _, each in self._sent)
@@ -474,8 +478,6 @@ class MetricStore(Part):
         try:
             await shard.settled()
         except StoreError:
-            # What was sent is there again, and part of the series already.
-            self._joined |= {key for key in joined if self._sent.get(key) is not None}
             for _, series, chunks in changed:
                 series.changed |= chunks
             self._old += old
