@@ -63,11 +63,13 @@ class QueueNamespace:
 
     async def listed(self, partition: Partition, question: KeysQuestion) -> list[ListedMetric]:
         """The first metrics in order: by metric, then by queue."""
-        if partition.metering is None:
+        last = question.after
+        if partition.metering is None or (last is not None and last.namespace > self.name):
             return []
+        first = last.name if last is not None and last.namespace == self.name else ""
         found: list[ListedMetric] = []
         for name in sorted(PUBLISHED_METRICS):
-            if question.name in (None, name) and (question.after is None or name >= question.after.name):
+            if question.name in (None, name) and name >= first:
                 wanted = question.metrics_max - len(found)
                 found += islice(self._of_metric(partition, PUBLISHED_METRICS[name], question), wanted)
                 await partition.turn()
