@@ -59,6 +59,12 @@ def kept_s(bucket_s: int) -> int:
     return next(level.kept_s for level in LEVELS if level.bucket_s == bucket_s)
 
 
+def kept_bucket_s(age_s: float, levels: Iterable[Level]) -> int:
+    """The shortest buckets, of a minute at least, that are still kept after this time; else the longest ones."""
+    lengths = [level for level in levels if level.bucket_s >= MINUTE_S]
+    return next((level.bucket_s for level in lengths if age_s < level.kept_s), lengths[-1].bucket_s)
+
+
 class ChunkId(NamedTuple):
     bucket_s: int  # names the level
     number: int  # the time of its first bucket, in chunks since 1970

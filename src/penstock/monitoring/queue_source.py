@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock.limits import SECOND
 from penstock.metrics.queue_rows import PUBLISHED_METRICS, QueueMetric, applies_to
-from penstock.metrics.series import MetricKey, Point
+from penstock.metrics.series import FIVE_MINUTES_S, LEVELS, MetricKey, Point
 from penstock.monitoring.reading import KeysQuestion, ListedMetric, StatQuery
 from penstock.names import QueueName, shard_of
 from penstock.queues.fifo import FifoQueue
@@ -26,6 +26,7 @@ class QueueNamespace:
     def __init__(self, name: str) -> None:
         """``name``: as clients know the namespace."""
         self.name = name
+        self.levels = [level for level in LEVELS if level.bucket_s != FIVE_MINUTES_S]
 
     def shard(self, query: StatQuery, shards: int) -> int | None:
         """The shard of the queue that the query names."""
