@@ -15,11 +15,13 @@ import msgspec
 
 from penstock.broker.parts import Part
 from penstock.broker.questions import ShardQuestion
+from penstock.errors import StoreError
 from penstock.metrics.series import LEVELS, Level, MetricKey, Point, merged_points
 from penstock.metrics.statistics import statistic
 from penstock.monitoring.measured import MeasuredMetrics, ServiceNamespace
 from penstock.monitoring.metric_store import MetricStore, StoredMetric, metrics_home
 from penstock.names import Space
+from penstock.promise import start
 from penstock.turns import Steps, Turns, in_pieces
 
 if TYPE_CHECKING:
@@ -271,6 +273,22 @@ class MetricReader:
             if namespace is not None and not isinstance(namespace, ServiceNamespace):
                 levels = [level for level in levels if level in namespace.levels]
         return levels
+
+    def shards_of(self, query: StatQuery) -> Iterable[int]:
+        """The shards that a query is about."""
+        is_measured = self._is_measured(query.metric.namespace)
+        return range(self._broker.shards) if is_measured else [self._shard_of(query)]
+
+    async def silent(self, shards: Iterable[int]) -> dict[int, StoreError]:
+        """Those of these shards that do not answer, each with the error."""
+        asked = {shard: start(self._broker.ask(PointsQuestion([]), [shard])) for shard in shards}
+        found: dict[int, StoreError] = {}
+        for shard, answer in asked.items():
+            try:
+                await answer
+            except StoreError as error:
+                found[shard] = error
+        return found
 
     def _is_measured(self, namespace: str) -> bool:
         return isinstance(self._namespaces.get(namespace), ServiceNamespace)
