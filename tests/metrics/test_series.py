@@ -24,7 +24,7 @@ from penstock.metrics.series import (
     merged_points,
 )
 from penstock.metrics.statistics import SIMPLE, statistic
-from penstock.turns import finished
+from penstock.turns import Steps, finished
 from support.generated import examples
 from support.rows import every_row
 
@@ -343,13 +343,13 @@ def test_the_newest_minute_is_found_in_one_chunk(monkeypatch: pytest.MonkeyPatch
         assert packed is not None
         loaded.put_chunk(id, packed)
     unpacked: list[bytes] = []
-    unpack = BUCKET_CHUNKS.unpack
+    unpacking = BUCKET_CHUNKS.unpacking
 
-    def counted(packed: bytes) -> list[TimedRow[Bucket]]:
+    def counted(packed: bytes) -> Steps[list[TimedRow[Bucket]]]:
         unpacked.append(packed)
-        return unpack(packed)
+        return unpacking(packed)
 
-    monkeypatch.setattr(BUCKET_CHUNKS, "unpack", counted)
+    monkeypatch.setattr(BUCKET_CHUNKS, "unpacking", counted)
     assert loaded.newest_s == newest_s
     assert len(unpacked) == 1
 

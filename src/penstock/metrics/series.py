@@ -16,12 +16,13 @@ import msgspec
 
 from penstock.metrics.buckets import Bucket, Sketch
 from penstock.metrics.chunks import ChunkedRows, ChunkForm, TakenRows, TimedRow
-from penstock.turns import Steps, in_pieces
+from penstock.turns import Steps
 
 SECOND_S, MINUTE_S, FIVE_MINUTES_S, HOUR_S, DAY_S = 1, 60, 300, 3600, 86_400
 
 CHUNK_BUCKETS = 120
 _BUCKETS_PER_STEP = 60
+_VALUES_PER_BUCKET = 8  # so many different values take about as long as a bucket with one
 
 Point = tuple[int, Bucket]
 """When the period of a bucket begins, in seconds since 1970."""
@@ -70,12 +71,19 @@ class ChunkId(NamedTuple):
     number: int  # the time of its first bucket, in chunks since 1970
 
 
-def merged_points(points: Iterable[Point], start_s: int, end_s: int, period_s: int) -> Steps[list[Point]]:
+def merged_points(
+    points: Iterable[Point | None], start_s: int, end_s: int, period_s: int
+) -> Steps[list[Point]]:
     """Buckets of a coarser period, which begin at ``start_s`` and every ``period_s`` after it. Periods without values
-    are left out; buckets that begin outside of [start, end) are ignored. The points may come in any order."""
+    are left out; buckets that begin outside of [start, end) are ignored. The points may come in any order; None among
+    them is a pause, for what computes long without a point."""
     merged: dict[int, Bucket] = {}
-    for piece in in_pieces(points, _BUCKETS_PER_STEP):
-        for at_s, bucket in piece:
+    work = 0
+    for point in points:
+        if point is None:
+            work = _BUCKETS_PER_STEP
+        else:
+            at_s, bucket = point
             if start_s <= at_s < end_s:
                 begin_s = at_s - (at_s - start_s) % period_s
                 present = merged.get(begin_s)
@@ -83,33 +91,39 @@ def merged_points(points: Iterable[Point], start_s: int, end_s: int, period_s: i
                     merged[begin_s] = bucket.copy()
                 else:
                     present.merge(bucket)
+            work += 1 + (len(bucket.sketch) // _VALUES_PER_BUCKET if bucket.sketch else 0)
+        if work >= _BUCKETS_PER_STEP:
+            work = 0
+            yield
+    if work:
         yield
     return sorted(merged.items(), key=lambda point: point[0])
 
 
-def _fine_points(levels: Iterable[TakenRows[Bucket]]) -> Iterator[Point]:
+def _fine_points(levels: Iterable[TakenRows[Bucket]]) -> Iterator[Point | None]:
     """Seconds, and the minutes that have none."""
     fine_minutes: set[int] = set()
     for taken in levels:
-        for at_s, bucket in taken:
-            if taken.bucket_s < MINUTE_S:
-                fine_minutes.add(at_s - at_s % MINUTE_S)
-            elif at_s in fine_minutes:
-                continue
-            yield at_s, bucket
+        for point in taken.in_steps():
+            if point is not None:
+                if taken.bucket_s < MINUTE_S:
+                    fine_minutes.add(point[0] - point[0] % MINUTE_S)
+                elif point[0] in fine_minutes:
+                    continue
+            yield point
 
 
-_Placed = tuple[int, int, Bucket]
-"""A point with the place of its level: that of the finest one is 0."""
+_Placed = tuple[int, int, Bucket | None]
+"""A point with the place of its level: that of the finest one is 0. None: a pause after the point before."""
 
 
-def _complete_points(levels: Sequence[TakenRows[Bucket]]) -> Iterator[Point]:
+def _complete_points(levels: Sequence[TakenRows[Bucket]]) -> Iterator[Point | None]:
     """Yields, for the time of each of the longest buckets, the finest buckets that have all values.
 
     ``levels``: finest first. Every value is in all levels, so that buckets with fewer values than others of the same
     time are incomplete: what is old, or took too much memory, was removed, and perhaps a value came later."""
     if len(levels) == 1:
-        yield from levels[0]
+        yield from levels[0].in_steps()
         return
     placed = merge(*(_placed(place, taken) for place, taken in enumerate(levels)))
     longest_s = levels[-1].bucket_s
@@ -117,15 +131,24 @@ def _complete_points(levels: Sequence[TakenRows[Bucket]]) -> Iterator[Point]:
         by_level: dict[int, list[Point]] = {}
         counts: dict[int, float] = {}
         for at_s, place, bucket in together:
+            if bucket is None:
+                yield None
+                continue
             by_level.setdefault(place, []).append((at_s, bucket))
             counts[place] = counts.get(place, 0) + bucket.count
-        complete = max(counts.values()) * _COMPLETE
-        yield from by_level[min(place for place, count in counts.items() if count >= complete)]
+        complete = max(counts.values(), default=0) * _COMPLETE
+        if counts:
+            yield from by_level[min(place for place, count in counts.items() if count >= complete)]
 
 
 def _placed(place: int, taken: TakenRows[Bucket]) -> Iterator[_Placed]:
-    for at_s, bucket in taken:
-        yield at_s, place, bucket
+    at_s = 0
+    for point in taken.in_steps():
+        if point is None:
+            yield at_s, place, None
+        else:
+            at_s, bucket = point
+            yield at_s, place, bucket
 
 
 _COMPLETE = 1 - 1e-9  # counts may be fractions, and their sum is rounded
@@ -227,6 +250,12 @@ class Series:
         if self._newest_s is not None:
             self._newest_s = max(self._newest_s, int(at_s // MINUTE_S) * MINUTE_S)
 
+    def opening(self, at_s: float, *, high_resolution: bool = False) -> Steps[None]:
+        """Opens the chunks that a value of this time joins, in steps: then it is added quickly."""
+        for bucket_s, level in self._levels.items():
+            if bucket_s >= MINUTE_S or high_resolution:
+                yield from level.opening(int(at_s // bucket_s) * bucket_s)
+
     @property
     def newest_s(self) -> int:
         """When the last minute with a value begins."""
@@ -263,6 +292,10 @@ class Series:
     def chunk(self, id: ChunkId) -> bytes | None:
         """A chunk as it is stored; None if there is none."""
         return self._levels[id.bucket_s].chunk(id.number)
+
+    def packing(self, id: ChunkId) -> Steps[bytes | None]:
+        """The same in steps. Nothing may be added meanwhile."""
+        return self._levels[id.bucket_s].packing(id.number)
 
     def chunks(self) -> set[ChunkId]:
         return {
