@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -166,18 +166,7 @@ class StoredBucket(msgspec.Struct, array_like=True, omit_defaults=True):
     sketch: Sketch | None = None
 
 
-class _FormerBucket(msgspec.Struct, array_like=True):
-    """A bucket as it was stored without a version: its time first, then as above."""
-
-    later_s: int  # than the bucket before
-    count: float
-    min: float = 1
-    max: float | None = None
-    sum: float = 0
-    sketch: Sketch | None = None
-
-
-_decode_former = msgspec.msgpack.Decoder(list[_FormerBucket]).decode
+_decode_former = msgspec.msgpack.Decoder(list[tuple[Any, ...]]).decode
 
 
 class BucketChunks(ChunkForm[Bucket]):
@@ -200,17 +189,18 @@ class BucketChunks(ChunkForm[Bucket]):
             }
         return StoredBucket(_short(row.count), _short(row.min), _short(row.max), _short(row.sum), sketch)
 
-    def from_stored(self, stored: StoredBucket | _FormerBucket) -> Bucket:
+    def from_stored(self, stored: StoredBucket) -> Bucket:
         if stored.max is None:
             return Bucket(stored.count, stored.min * stored.count, stored.min, stored.min, stored.sketch)
         return Bucket(stored.count, stored.sum, stored.min, stored.max, stored.sketch)
 
     def read_former(self, packed: bytes) -> list[TimedRow[Bucket]]:
+        """Each is an array of its time, since the one before, and of what a stored bucket has."""
         found: list[TimedRow[Bucket]] = []
         at_s = 0
-        for row in _decode_former(packed):
-            at_s += row.later_s
-            found.append(TimedRow(at_s, 1, self.from_stored(row)))
+        for later_s, *stored in _decode_former(packed):
+            at_s += msgspec.convert(later_s, int)
+            found.append(TimedRow(at_s, 1, self.from_stored(msgspec.convert(stored, StoredBucket))))
         return found
 
 
