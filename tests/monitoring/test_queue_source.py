@@ -12,7 +12,8 @@ from monitoring.world import SPACE, MonitoringWorld
 from penstock.errors import Unreachable
 from penstock.limits import DAY, HOUR, MINUTE, SECOND
 from penstock.metrics.series import MetricKey
-from penstock.monitoring.reading import StatQuery
+from penstock.monitoring.queue_source import QueueNamespace
+from penstock.monitoring.reading import KeysQuestion, StatQuery
 from penstock.promise import start
 
 
@@ -123,6 +124,31 @@ def test_pages_of_metrics_of_many_queues(world: MonitoringWorld, cw: Any) -> Non
     assert found == sorted(found)
     sent = listed(cw, MetricName="NumberOfMessagesSent")
     assert sent == [("NumberOfMessagesSent", f"q{number:03d}") for number in range(120)]
+
+
+def test_a_list_of_metrics_pauses_between_queues_that_do_not_have_them() -> None:
+    with MonitoringWorld() as world:
+        for number in range(250):
+            use(world, f"q{number:03d}", messages=0)
+        (namespace,) = [each for each in world.namespaces if isinstance(each, QueueNamespace)]
+        partition = world.broker.partition(0)
+
+        def steps(name: str, *dimensions: str) -> tuple[int, int]:
+            """How many steps are made, and how many metrics are found."""
+            wanted: list[tuple[str, str | None]] = [(each, None) for each in dimensions]
+            question = KeysQuestion(SPACE, None, name, wanted, 0, None, 1000)
+            listing, count = namespace._listed(partition, question), 0
+            while True:
+                try:
+                    next(listing)
+                except StopIteration as stop:
+                    return count, len(stop.value)
+                count += 1
+
+        assert steps("ApproximateNumberOfNoisyGroups") == (3, 0)
+        assert steps("NumberOfMessagesSent") == (3, 250)
+        assert steps("NumberOfMessagesSent", "QueueName") == (3, 250)
+        assert steps("NumberOfMessagesSent", "QueueName", "Host") == (0, 0)
 
 
 def test_hours_of_queues_are_full_hours_whenever_a_read_begins() -> None:
