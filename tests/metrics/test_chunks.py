@@ -14,7 +14,7 @@ from penstock.metrics.buckets import Bucket
 from penstock.metrics.chunks import ChunkedRows, TimedRow, rows_between
 from penstock.metrics.queue_rows import QUEUE_CHUNKS, QueueRow
 from penstock.metrics.series import BUCKET_CHUNKS, MINUTE_S, ChunkId, Series
-from penstock.turns import finished
+from penstock.turns import Steps, finished
 
 START_S = 1_700_000_000 // 7200 * 7200
 encode = msgspec.msgpack.encode
@@ -90,8 +90,20 @@ def test_rows_come_in_any_order_and_are_merged_by_bucket() -> None:
     assert rows.newest_s == max(expected)
     old = rows.trim(START_S + 1500)
     assert old and min(at_s for at_s, _ in rows.taken(0, 2 * START_S)) == min(
-        at_s for at_s in expected if at_s >= rows.from_s
+        at_s for at_s in expected if at_s >= (START_S + 1500) // 600 * 600
     )
+
+
+def test_rows_that_were_taken_stay_as_they_were_and_are_in_order() -> None:
+    """The open chunk is not the last one, and has a row that comes before others that were added earlier."""
+    rows = chunked()
+    for place in (12, 3, 1):
+        rows.add(START_S + MINUTE_S * place, QueueRow(sent=place))
+    taken = rows.taken(START_S, START_S + 1200)
+    for place in (1, 1, 3, 12):
+        rows.add(START_S + MINUTE_S * place, QueueRow(sent=100))
+    assert [(at_s - START_S, row.sent) for at_s, row in taken] == [(60, 1), (180, 3), (720, 12)]
+    assert [row.sent for _, row in rows.taken(START_S, START_S + 1200)] == [201, 103, 112]
 
 
 def test_only_the_chunks_of_the_time_are_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,17 +111,92 @@ def test_only_the_chunks_of_the_time_are_unpacked(monkeypatch: pytest.MonkeyPatc
     for minute in range(1000):
         rows.add(START_S + MINUTE_S * minute, QueueRow(sent=minute))
     unpacked: list[bytes] = []
-    unpack = type(QUEUE_CHUNKS).unpack
+    unpacking = type(QUEUE_CHUNKS).unpacking
 
-    def counted(form: object, packed: bytes) -> list[TimedRow[QueueRow]]:
+    def counted(form: object, packed: bytes) -> Steps[list[TimedRow[QueueRow]]]:
         unpacked.append(packed)
-        return unpack(QUEUE_CHUNKS, packed)
+        return unpacking(QUEUE_CHUNKS, packed)
 
-    monkeypatch.setattr(type(QUEUE_CHUNKS), "unpack", counted)
+    monkeypatch.setattr(type(QUEUE_CHUNKS), "unpacking", counted)
     taken = rows.taken(START_S + 3000, START_S + 3060)
     assert [row.sent for _, row in taken] == [50]
     assert len(unpacked) == 1
     assert list(taken) == list(taken), "it can be read again"
+
+
+def full_buckets(chunks: int = 1) -> ChunkedRows[Bucket]:
+    """Chunks of ten minutes, with a thousand different values each."""
+    rows: ChunkedRows[Bucket] = ChunkedRows(BUCKET_CHUNKS, MINUTE_S, 10)
+    for minute in range(10 * chunks):
+        values = [(1.021**place + 1, float(minute + place * 7919 % 997 + 1)) for place in range(951)]
+        rows.add(START_S + MINUTE_S * minute, Bucket.of_all(values))
+    return rows
+
+
+def test_chunks_are_packed_and_unpacked_in_steps() -> None:
+    timed = [TimedRow(at_s, 1, row) for at_s, row in full_buckets().taken(0, 2 * START_S)]
+    packing = BUCKET_CHUNKS.packing(timed)
+    assert sum(1 for _ in packing) >= 10, "after each row"
+    packed = BUCKET_CHUNKS.pack(timed)
+    assert sum(1 for _ in BUCKET_CHUNKS.unpacking(packed)) >= 10
+    assert BUCKET_CHUNKS.unpack(packed) == timed
+    for damaged in (packed[:-3], packed[:2000], b"\x01" + zlib.compress(b"x" * 5_000_000)):
+        with pytest.raises(ValueError):
+            BUCKET_CHUNKS.unpack(damaged)
+
+
+@pytest.mark.parametrize("length", [0, 1, 15, 16, 120, 70_000])
+def test_a_chunk_is_an_array_of_rows_however_many(length: int) -> None:
+    """Earlier releases decode it at once."""
+    timed = [TimedRow(START_S + MINUTE_S * place, 1, QueueRow(sent=place)) for place in range(length)]
+    packed = QUEUE_CHUNKS.pack(timed)
+    decoded = msgspec.msgpack.decode(zlib.decompress(packed[1:]), type=list[tuple[int, int, QueueRow]])
+    assert [row.sent for _, _, row in decoded] == list(range(length))
+    assert QUEUE_CHUNKS.unpack(packed) == timed
+
+
+def test_another_chunk_is_opened_in_steps_which_readers_do_not_notice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows, other = full_buckets(2), full_buckets(2)
+    expected = list(other.taken(0, 2 * START_S))
+    steps = 0
+    for _ in rows.opening(START_S):
+        steps += 1
+        assert rows.numbers() == other.numbers()
+        if steps % 10 == 0:
+            assert list(rows.taken(0, 2 * START_S)) == expected
+    assert steps >= 20
+    assert rows.open_number == START_S // 600
+    assert list(rows.taken(0, 2 * START_S)) == expected
+    monkeypatch.setattr(type(BUCKET_CHUNKS), "packing", None)  # it is open already
+    rows.add(START_S, Bucket.of(1))
+    assert sum(bucket.count for _, bucket in rows.taken(START_S, START_S + 60)) == expected[0][1].count + 1
+
+
+@pytest.mark.parametrize("dropped", [0, 1])
+def test_a_chunk_that_is_dropped_while_another_is_opened_stays_away(dropped: int) -> None:
+    number = START_S // 600
+    for steps in range(0, 60, 3):
+        rows = full_buckets(2)
+        opening = rows.opening(START_S)
+        for _ in range(steps):
+            next(opening, None)
+        rows.drop(number + dropped)
+        finished(opening)
+        assert rows.numbers() == {number + 1 - dropped}
+        rows.add(START_S, Bucket.of(1))
+        kept_s = range(START_S + 600 * (1 - dropped), START_S + 600 * (2 - dropped), MINUTE_S)
+        assert [at_s for at_s, _ in rows.taken(0, 2 * START_S)] == sorted({START_S, *kept_s})
+
+
+def test_a_read_of_full_buckets_pauses_after_each() -> None:
+    series = Series()
+    for at_s, bucket in full_buckets(2).taken(0, 2 * START_S):
+        series.add(bucket, at_s)
+    series.add(1, START_S + 20 * 86_400)
+    for period_s in (1, 60, 3600):
+        assert sum(1 for _ in series.read(START_S, START_S + 1200, period_s)) >= 40, "unpacking, and merging"
 
 
 def test_rows_between_two_times_are_those_that_begin_there() -> None:

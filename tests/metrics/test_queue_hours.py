@@ -17,6 +17,7 @@ from penstock.metrics.queue_rows import (
     QueueRow,
     TimedQueueRow,
     points_of,
+    short_points,
 )
 from penstock.metrics.series import HOUR_S, MINUTE_S, Point, merged_points
 from penstock.turns import finished
@@ -43,6 +44,17 @@ def minutes(rng: random.Random) -> list[TimedQueueRow]:
         found.append(TimedRow(at_s, times, row))
         at_s += (times + rng.choice([0, 0, 0, 40])) * MINUTE_S
     return found
+
+
+def test_rows_without_values_have_pauses() -> None:
+    """Of a queue that is looked at for days, and has no message with an age."""
+    metric = next(each for each in METRICS if each.is_age)
+    rows = [(START_S + MINUTE_S * minute, QueueRow()) for minute in range(6400)]
+    points = points_of(metric, rows, MINUTE_S, START_S + 6400 * MINUTE_S)
+    assert sum(1 for _ in merged_points(points, START_S, START_S + 6400 * MINUTE_S, HOUR_S)) >= 100
+    seconds = [(START_S + second, QueueRow()) for second in range(6400)]
+    short = short_points(metric, seconds, [], START_S, START_S + 6400, 10, START_S + 6400)
+    assert sum(1 for _ in short) >= 100
 
 
 def by_minutes(metric: QueueMetric, timed: list[TimedQueueRow]) -> list[Point]:

@@ -24,7 +24,7 @@ from penstock.metrics.series import (
     merged_points,
 )
 from penstock.metrics.statistics import SIMPLE, statistic
-from penstock.turns import finished
+from penstock.turns import Steps, finished
 from support.generated import examples
 from support.rows import every_row
 
@@ -204,6 +204,60 @@ def test_old_values_are_read_from_coarser_buckets_and_end() -> None:
     assert finished(series.read(START_S, now_s, HOUR_S)) == []
 
 
+def a_day_without_half_of_its_minutes() -> Series:
+    """One value a minute; the minutes of the first half were dropped, as a relief of memory does."""
+    series = Series()
+    for minute in range(1440):
+        series.add(1, DAY_START_S + 60 * minute)
+    series.trim(DAY_START_S + 3 * DAY_S)
+    for id in sorted(series.chunks()):
+        if id.bucket_s == MINUTE_S and id.number * 7200 < DAY_START_S + DAY_S // 2:
+            series.drop(id)
+    return series
+
+
+DAY_START_S = START_S // DAY_S * DAY_S
+
+
+def counts(series: Series, period_s: int, start_s: int = DAY_START_S) -> list[float]:
+    return [bucket.count for _, bucket in finished(series.read(start_s, DAY_START_S + DAY_S, period_s))]
+
+
+def test_minutes_that_were_dropped_are_read_from_coarser_buckets() -> None:
+    series = a_day_without_half_of_its_minutes()
+    assert counts(series, DAY_S) == [1440]
+    assert counts(series, HOUR_S) == [60] * 24
+    assert counts(series, 300) == [5] * 288
+    assert len(counts(series, MINUTE_S)) == 720, "what no coarser bucket tells"
+    assert sum(counts(series, HOUR_S, DAY_START_S + 30 * 60)) == 1440 - 30, "by five minutes"
+    for id in sorted(series.chunks()):
+        if id.bucket_s == 300:
+            series.drop(id)
+    assert counts(series, DAY_S) == [1440]
+    assert counts(series, 300) == [5] * 144, "minutes that are there are not left out"
+
+
+def test_a_late_value_does_not_hide_what_was_dropped() -> None:
+    series = a_day_without_half_of_its_minutes()
+    series.add(1, DAY_START_S + 90)
+    stored = Series()
+    for id in series.chunks():
+        stored.put_chunk(id, series.chunk(id) or b"")
+    for each in (series, stored):
+        assert counts(each, DAY_S) == [1441]
+        assert counts(each, HOUR_S) == [61] + [60] * 23
+        assert sum(counts(each, DAY_S, DAY_START_S + 300)) == 1441 - 6
+        assert counts(each, MINUTE_S)[0] == 1, "what is known in minutes"
+
+
+def test_counts_that_are_fractions_tell_which_buckets_are_complete() -> None:
+    series = Series()
+    for minute in range(0, 1440, 7):
+        series.add(Bucket.of(1, 0.1), DAY_START_S + 60 * minute)
+    at_s = [at_s for at_s, _ in finished(series.read(DAY_START_S + 7 * 60, DAY_START_S + DAY_S, HOUR_S))]
+    assert at_s == [DAY_START_S + 7 * 60 + HOUR_S * hour for hour in range(24)]
+
+
 def test_a_series_is_stored_by_chunks() -> None:
     series = Series()
     for minute in range(1000):
@@ -289,13 +343,13 @@ def test_the_newest_minute_is_found_in_one_chunk(monkeypatch: pytest.MonkeyPatch
         assert packed is not None
         loaded.put_chunk(id, packed)
     unpacked: list[bytes] = []
-    unpack = BUCKET_CHUNKS.unpack
+    unpacking = BUCKET_CHUNKS.unpacking
 
-    def counted(packed: bytes) -> list[TimedRow[Bucket]]:
+    def counted(packed: bytes) -> Steps[list[TimedRow[Bucket]]]:
         unpacked.append(packed)
-        return unpack(packed)
+        return unpacking(packed)
 
-    monkeypatch.setattr(BUCKET_CHUNKS, "unpack", counted)
+    monkeypatch.setattr(BUCKET_CHUNKS, "unpacking", counted)
     assert loaded.newest_s == newest_s
     assert len(unpacked) == 1
 

@@ -9,7 +9,8 @@ import pytest
 from monitoring.world import SPACE, MonitoringWorld
 from penstock.limits import DAY
 from penstock.metrics.series import MetricKey
-from penstock.monitoring.reading import KeysQuestion
+from penstock.monitoring.measured import ServiceNamespace
+from penstock.monitoring.reading import KeysQuestion, ShardMetrics
 
 
 def put(cw: Any, *names: str, namespace: str = "App", **more: Any) -> None:
@@ -92,6 +93,38 @@ def test_new_metrics_join_a_list_that_was_asked_for(shards: int) -> None:
         assert names(cw.list_metrics()) == ["e"]
         put(cw, "b", namespace="One")
         assert names(cw.list_metrics()) == ["e", "b"]
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_pages_of_any_length_have_the_metrics_of_clients_queues_and_services(shards: int) -> None:
+    topics = ServiceNamespace("Amazing/Topics", {"Published": "Count", "Zipped": "Count"})
+    with MonitoringWorld(shards, namespaces=(topics,)) as world:
+        cw, sqs = world.client(), world.client("sqs")
+        for namespace in ("ACME", "Zoo"):
+            put(cw, "Latency", "Number", "A", "~", namespace=namespace)
+        for name in ("a", "b"):
+            sqs.send_message(QueueUrl=sqs.create_queue(QueueName=name)["QueueUrl"], MessageBody="hello")
+        for index in range(shards):
+            measured = world.broker.partition(index).part(ShardMetrics).measured
+            measured.add(SPACE, topics, "Published", (("TopicName", str(index)),))
+            measured.add(SPACE, topics, "Zipped")
+        everything = keys(world, 1000)
+        assert {key.namespace for key in everything} == {"ACME", "Amazing/Topics", "AWS/SQS", "Zoo"}
+        assert len(everything) > 20 and everything == sorted(set(everything))
+        for length in (1, 3, 4, 5):
+            assert keys(world, length) == everything
+
+
+def keys(world: MonitoringWorld, metrics_max: int) -> list[MetricKey]:
+    """All metrics, by pages of this length."""
+    found: list[MetricKey] = []
+    while True:
+        after = found[-1] if found else None
+        question = KeysQuestion(SPACE, None, None, [], 0, after, metrics_max)
+        page = world.do(world.monitoring.reader.keys(question))
+        found += [listed.metric for listed in page]
+        if len(page) < metrics_max:
+            return found
 
 
 def test_the_first_list_after_a_start_pauses_between_metrics(cw: Any, world: MonitoringWorld) -> None:

@@ -12,10 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitoring.world import SPACE, MonitoringWorld
-from penstock.limits import DAY, HOUR, MINUTE
+from penstock.errors import StoreAway, StoreUnknown
+from penstock.limits import DAY, HOUR, MINUTE, SECOND
+from penstock.metrics.buckets import Bucket
 from penstock.metrics.series import BUCKET_CHUNKS, MetricKey
 from penstock.monitoring.limits import MonitoringLimits
-from penstock.monitoring.metric_store import MetricStore
+from penstock.monitoring.metric_store import Datum, MetricStore, SentData
+from penstock.store.changes import Changes
+from penstock.store.port import JournalEnd, Mark
+from penstock.turns import finished
 from support.generated import examples
 
 NAMESPACE = "App"
@@ -144,6 +149,42 @@ def test_chunks_that_could_not_be_stored_are_stored_later(world: MonitoringWorld
     put(cw, 1)
     world.advance(11 * MINUTE)
     assert waiting(world) == 0
+    world.crash()
+    assert total(world, cw) == 6
+
+
+@pytest.mark.parametrize("is_made", [False, True])
+def test_a_commit_of_unknown_outcome_counts_nothing_twice(
+    world: MonitoringWorld, cw: Any, monkeypatch: pytest.MonkeyPatch, is_made: bool
+) -> None:
+    """The store is away while chunks are stored, for longer than requests wait for the outcome."""
+    put(cw, 5)
+    store = world.stores[0]
+    append, end = store.append, store.end
+
+    def lost(changes: Changes, mark: Mark) -> Any:
+        if is_made:
+            append(changes, mark)
+        raise StoreUnknown("the connection was lost")
+
+    def away() -> JournalEnd:
+        raise StoreAway("the store is away")
+
+    monkeypatch.setattr(store, "append", lost)
+    monkeypatch.setattr(store, "end", away)
+    storing = world.start(metrics(world).store())
+    world.advance(8 * SECOND)
+    assert storing.done, "it is given up before the outcome is known"
+    assert total(world, cw) == 5
+    monkeypatch.setattr(store, "append", append)
+    monkeypatch.setattr(store, "end", end)
+    world.advance(2 * SECOND)
+    assert waiting(world) == (0 if is_made else 1)
+    assert total(world, cw) == 5
+    put(cw, 1)
+    world.advance(11 * MINUTE)
+    assert waiting(world) == 0
+    assert total(world, cw) == 6
     world.crash()
     assert total(world, cw) == 6
 
@@ -321,6 +362,57 @@ def test_memory_that_a_shard_used_is_given_back_with_it() -> None:
             world.reopen(index)
         assert world.monitoring.budget.used <= before
         assert len(cw.list_metrics()["Metrics"]) == 10
+
+
+def full(world: MonitoringWorld, minutes: int, days_ago: int = 0) -> SentData:
+    """Values of some minutes, a thousand different ones in each."""
+    at_s = world.clock.wall_ms() // SECOND // 7200 * 7200 - days_ago * 86_400
+    data: list[Datum] = []
+    for minute in range(minutes):
+        values = [(1.021**place + 1, float(minute + place * 7919 % 997 + 1)) for place in range(951)]
+        data.append(Datum("Sales", (), "None", at_s + 60.0 * minute, Bucket.of_all(values)))
+    return SentData(SPACE, NAMESPACE, tuple(data))
+
+
+def test_values_that_alternate_between_days_join_in_small_steps(world: MonitoringWorld, cw: Any) -> None:
+    """Each of them opens other chunks, which are full."""
+    store = metrics(world)
+    for days_ago in (6, 0):
+        finished(store._join("any", full(world, 20, days_ago)))
+    series = store.metric(SPACE, MetricKey(NAMESPACE, "Sales")).of_unit("None")
+    steps = sum(1 for _ in store._join("one", full(world, 1, 6)))
+    assert steps >= 20 + 20, "to pack minutes, and to unpack others"
+    assert sum(1 for _ in store._gathered()) >= 20, "to pack the open chunk"
+    expected = 2 * counted(full(world, 20)) + counted(full(world, 1))
+    assert sum(bucket.count for _, bucket in finished(series.read(0, 2**33, 3600))) == expected
+
+
+def counted(sent: SentData) -> float:
+    return sum(datum.bucket.count for datum in sent.data)
+
+
+def test_a_metric_that_is_forgotten_while_values_join_it_has_these(world: MonitoringWorld, cw: Any) -> None:
+    store, budget = metrics(world), world.monitoring.budget
+    for steps in range(0, 90, 7):
+        finished(store._join("any", full(world, 20)))
+        for series in store.metric(SPACE, MetricKey(NAMESPACE, "Sales")).series.values():
+            series.changed.clear()  # stored
+        joining = store._join("later", full(world, 1, 6))
+        for _ in range(steps):
+            next(joining, None)
+        bytes_max, budget.bytes_max = budget.bytes_max, 1
+        finished(store._relief())
+        budget.bytes_max = bytes_max
+        finished(joining)
+        found = store.get(SPACE, MetricKey(NAMESPACE, "Sales"))
+        assert found is not None
+        ((_, bucket),) = finished(found.read("None", 0, 2**33, 3600))
+        assert bucket.count == counted(full(world, 1)), steps
+        store._drop_chunks(found, 2**33)
+        for series in found.series.values():
+            series.changed.clear()
+        store._drop_chunks(found, 2**33)
+        assert store.get(SPACE, found.key) is None
 
 
 STEPS = st.lists(

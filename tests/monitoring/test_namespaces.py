@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 
 from monitoring.world import MonitoringWorld
 from penstock.metrics.buckets import Bucket
-from penstock.metrics.series import MetricKey, Point
+from penstock.metrics.series import LEVELS, MetricKey, Point
 from penstock.monitoring.reading import KeysQuestion, ListedMetric, StatQuery
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ class LengthsNamespace:
     """A service with one metric for each topic: the length of its name. Topics live in the shards of their length."""
 
     name = "Example/Lengths"
+    levels = LEVELS
     topics = ("a", "bb", "ccc")
 
     def shard(self, query: StatQuery, shards: int) -> int | None:

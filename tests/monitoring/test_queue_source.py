@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
 from monitoring.world import SPACE, MonitoringWorld
 from penstock.errors import Unreachable
-from penstock.limits import DAY, MINUTE, SECOND
+from penstock.limits import DAY, HOUR, MINUTE, SECOND
 from penstock.metrics.series import MetricKey
-from penstock.monitoring.reading import StatQuery
+from penstock.monitoring.queue_source import QueueNamespace
+from penstock.monitoring.reading import KeysQuestion, StatQuery
 from penstock.promise import start
 
 
@@ -123,6 +124,91 @@ def test_pages_of_metrics_of_many_queues(world: MonitoringWorld, cw: Any) -> Non
     assert found == sorted(found)
     sent = listed(cw, MetricName="NumberOfMessagesSent")
     assert sent == [("NumberOfMessagesSent", f"q{number:03d}") for number in range(120)]
+
+
+def test_a_list_of_metrics_pauses_between_queues_that_do_not_have_them() -> None:
+    with MonitoringWorld() as world:
+        for number in range(250):
+            use(world, f"q{number:03d}", messages=0)
+        (namespace,) = [each for each in world.namespaces if isinstance(each, QueueNamespace)]
+        partition = world.broker.partition(0)
+
+        def steps(name: str, *dimensions: str) -> tuple[int, int]:
+            """How many steps are made, and how many metrics are found."""
+            wanted: list[tuple[str, str | None]] = [(each, None) for each in dimensions]
+            question = KeysQuestion(SPACE, None, name, wanted, 0, None, 1000)
+            listing, count = namespace._listed(partition, question), 0
+            while True:
+                try:
+                    next(listing)
+                except StopIteration as stop:
+                    return count, len(stop.value)
+                count += 1
+
+        assert steps("ApproximateNumberOfNoisyGroups") == (3, 0)
+        assert steps("NumberOfMessagesSent") == (3, 250)
+        assert steps("NumberOfMessagesSent", "QueueName") == (3, 250)
+        assert steps("NumberOfMessagesSent", "QueueName", "Host") == (0, 0)
+
+
+def test_hours_of_queues_are_full_hours_whenever_a_read_begins() -> None:
+    """Queues have no buckets of five minutes, to which the start of older values is rounded."""
+    with MonitoringWorld() as world:
+        cw, sqs = world.client(), world.client("sqs")
+        world.advance(HOUR - world.clock.wall_ms() % HOUR)
+        hour = world.now
+        for count in (1, 2):
+            for _ in range(count):
+                use(world, "q")
+                put_latency(cw)
+            world.advance(HOUR)
+        sqs.purge_queue(QueueUrl="q")
+        world.advance(2 * HOUR)
+        world.clock.advance(30 * DAY)
+        sent = {
+            "Id": "sent",
+            "MetricStat": {
+                "Metric": {
+                    "Namespace": "AWS/SQS", "MetricName": "NumberOfMessagesSent",
+                    "Dimensions": [{"Name": "QueueName", "Value": "q"}],
+                },
+                "Period": 3600, "Stat": "Sum",
+            },
+        }  # fmt: skip
+        latency = {
+            "Id": "latency",
+            "MetricStat": {
+                "Metric": {"Namespace": "App", "MetricName": "Latency"}, "Period": 3600, "Stat": "SampleCount",
+            },
+        }  # fmt: skip
+        times = {"StartTime": hour + timedelta(minutes=30), "EndTime": hour + timedelta(hours=2)}
+
+        def counts(*queries: dict[str, Any]) -> list[list[tuple[datetime, float]]]:
+            found = cw.get_metric_data(MetricDataQueries=queries, ScanBy="TimestampAscending", **times)
+            return [
+                list(zip(each["Timestamps"], each["Values"], strict=True))
+                for each in found["MetricDataResults"]
+            ]
+
+        hours = [(hour, 1.0), (hour + timedelta(hours=1), 2.0)]
+        assert counts(sent) == [hours]
+        hidden = {**latency, "ReturnData": False}
+        shown = counts(hidden, sent, {"Id": "sum", "Expression": "sent + latency"})
+        assert shown[1] == [(at, 2 * value) for at, value in hours], "their times are the same"
+        use(world, "q")  # so that it is listed
+        search = "SUM(SEARCH('{\"AWS/SQS\",\"QueueName\"} NumberOfMessagesSent', 'Sum', 3600)) + latency"
+        assert counts(hidden, {"Id": "sum", "Expression": search}) == [shown[1]]
+        statistics = cw.get_metric_statistics(
+            Namespace="AWS/SQS", MetricName="NumberOfMessagesSent", Statistics=["Sum"], Period=3600,
+            Dimensions=[{"Name": "QueueName", "Value": "q"}], **times,
+        )["Datapoints"]  # fmt: skip
+        assert sorted((each["Timestamp"], each["Sum"]) for each in statistics) == hours
+        half = hour + timedelta(minutes=30)
+        assert counts(latency) == [[(half, 2.0)]], "others have buckets of five minutes"
+
+
+def put_latency(cw: Any) -> None:
+    cw.put_metric_data(Namespace="App", MetricData=[{"MetricName": "Latency", "Value": 1}])
 
 
 def test_what_grafana_asks_for_all_queues(world: MonitoringWorld, cw: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from monitoring.alarms import put_alarm, set_state, summaries
+from monitoring.alarms import put_alarm, set_state, state, summaries
 from monitoring.world import REGION, MonitoringWorld
 from penstock.limits import MINUTE, SECOND
 from penstock.metrics.alarms import AlarmRule
@@ -24,8 +24,10 @@ from penstock.monitoring.alarm_records import (
     AlarmStatus,
     HistoryItem,
     MetricStat,
+    alarms_home,
 )
 from penstock.monitoring.due_alarms import WORK_PER_TURN, DueAlarms, work_of
+from penstock.monitoring.metric_store import metrics_home
 from penstock.names import Space
 from penstock.promise import Promise
 
@@ -121,6 +123,54 @@ def test_an_account_that_cannot_be_finished_in_time_does_not_delay_another() -> 
         assert states == ["OK", "ALARM", "OK", "ALARM", "OK", "ALARM"]
         minutes = [item.at_ms // MINUTE for item in changes]
         assert minutes == list(range(minutes[0], minutes[0] + 6)), "in the minute in which it was due"
+
+
+def test_a_shard_that_does_not_answer_delays_only_alarms_about_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A turn has two or three of these alarms: those about the shard stand before, beside and after others."""
+    with MonitoringWorld(3) as world:
+        world.after_look()
+        home = alarms_home(Space(BUSY, REGION)).shard(3)
+        gone = (home + 1) % 3
+        accounts = [f"{number:012d}" for number in range(1000, 1100)]
+        same = next(each for each in accounts if alarms_home(Space(each, REGION)).shard(3) == home)
+        states: dict[str, list[tuple[str, bool]]] = {}
+        for account in (BUSY, same):
+            cw = world.client(account=account)
+            for number in range(12):
+                name = f"a{number:02d}"
+                about = Space(account, REGION)
+                namespaces = [f"App{each}{name}" for each in range(100)]
+                is_gone = number in (0, 1, 5, 8)
+                namespace = next(
+                    each for each in namespaces if (metrics_home(about, each).shard(3) == gone) == is_gone
+                )
+                data = [{"MetricName": "Errors", "Value": 5}]
+                cw.put_metric_data(Namespace=namespace, MetricData=data)
+                put_alarm(
+                    cw, name, Namespace=namespace, Period=3600, EvaluationPeriods=24, DatapointsToAlarm=1
+                )
+                states.setdefault(account, []).append((name, is_gone))
+        asked: list[Any] = []
+        ask = world.broker.ask
+
+        def counted(question: Any, shards: Any = None) -> Any:
+            asked.append(question)
+            return ask(question, shards)
+
+        monkeypatch.setattr(world.broker, "ask", counted)
+        world.broker.drop_shard(gone)
+        world.minutes()
+        for account, alarms in states.items():
+            cw = world.client(account=account)
+            found = {name: state(cw, name) for name, _ in alarms}
+            assert found == {name: "INSUFFICIENT_DATA" if is_gone else "ALARM" for name, is_gone in alarms}, (
+                account
+            )
+        assert len(asked) < 20, "it is not asked for each alarm about it"
+        world.stores[gone].close()
+        world.open_shard(gone)
+        world.minutes(2)
+        assert state(world.client(account=BUSY), "a00") == "ALARM"
 
 
 def test_the_loop_has_its_turn_between_alarms(world: MonitoringWorld) -> None:

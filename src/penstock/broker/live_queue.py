@@ -134,6 +134,11 @@ class LiveQueue:
     def modified_ms(self) -> int:
         return self.record.modified_ms
 
+    @property
+    def holds_messages(self) -> bool:
+        """False, too, if it is not in memory yet."""
+        return self.memory.loaded and self.rules.backlog.total > 0
+
     def check_key(self) -> None:
         """Raises KeyUnavailable if the queue names an encryption key that cannot be used."""
         key = self.settings.encryption_key

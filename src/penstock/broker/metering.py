@@ -117,8 +117,9 @@ class Metering(Part):
             recorder.forget()
 
     def _is_active(self, queue: LiveQueue, now_ms: int) -> bool:
-        holds = queue.memory.loaded and queue.rules.backlog.total > 0
-        return holds or (queue.metrics.used_ms > 0 and now_ms - queue.metrics.used_ms < _ACTIVE_MS + MINUTE)
+        return queue.holds_messages or (
+            queue.metrics.used_ms > 0 and now_ms - queue.metrics.used_ms < _ACTIVE_MS + MINUTE
+        )
 
     def _wall_offset_ms(self) -> int:
         return self._offset_ms

@@ -65,13 +65,9 @@ class QueueFigures(NamedTuple):
         return None if self.oldest_ms is None else max(0, self.now_ms - self.oldest_ms)
 
     @property
-    def holds_messages(self) -> bool:
-        return self.queue.memory.loaded and self.queue.rules.backlog.total > 0
-
-    @property
     def is_active(self) -> bool:
         """Whether it holds messages, or was used since this process has it."""
-        return self.holds_messages or self.queue.metrics.used_ms > 0
+        return self.queue.holds_messages or self.queue.metrics.used_ms > 0
 
     @property
     def noisy_groups(self) -> int | None:

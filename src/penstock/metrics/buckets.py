@@ -2,8 +2,7 @@
 
 Count, sum, minimum and maximum are exact and can be merged. Percentiles need more than these four: a sketch counts
 values, few different ones as they are, many by their logarithm, so that a value read from it is wrong by at most one
-percent. A bucket whose values are all
-the same needs none, and most buckets are such.
+percent. A bucket whose values are all the same needs none, and most buckets are such.
 """
 
 from __future__ import annotations

@@ -295,14 +295,20 @@ PUBLISHED_METRICS = {metric.published_as: metric for metric in METRICS if metric
 """The metrics that CloudWatch shows, by their names there."""
 
 
+_ROWS_PER_PAUSE = 64
+
+
 def points_of(
     metric: QueueMetric, rows: Iterable[tuple[int, QueueRow]], bucket_s: int, until_s: int
-) -> Iterator[Point]:
-    """The buckets of one metric. ``until_s``: the present time, at which the last bucket may not have ended."""
-    for begin_s, row in rows:
+) -> Iterator[Point | None]:
+    """The buckets of one metric. ``until_s``: the present time, at which the last bucket may not have ended. None: a
+    pause among rows without a value."""
+    for number, (begin_s, row) in enumerate(rows):
         bucket = metric.of(row, min(begin_s + bucket_s, until_s))
         if bucket is not None:
             yield begin_s, bucket
+        elif not number % _ROWS_PER_PAUSE:
+            yield None
 
 
 SHORT_HELD_S = 2 * MINUTE_S
@@ -329,8 +335,8 @@ def short_points(
     first_s: dict[int, int] = {}  # the first second of each period that was looked at
     minutes_seen: set[int] = set()
 
-    def noted() -> Iterator[Point]:
-        for at_s, row in seconds:
+    def noted() -> Iterator[Point | None]:
+        for number, (at_s, row) in enumerate(seconds):
             bucket = metric.of(row, min(at_s + SECOND_S, now_s))
             if bucket is not None or (metric.is_age and row.is_empty):
                 period = at_s - (at_s - start_s) % period_s
@@ -339,6 +345,8 @@ def short_points(
                 minutes_seen.add(at_s - at_s % MINUTE_S)
             if bucket is not None:
                 yield at_s, bucket
+            elif not number % _ROWS_PER_PAUSE:
+                yield None
 
     found = dict((yield from merged_points(noted(), start_s, end_s, period_s)))
     from_s = start_s - SHORT_HELD_S // period_s * period_s

@@ -7,20 +7,22 @@ as in the store. So a series of a year takes some hundred kilobytes, and storing
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import chain
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import merge
+from itertools import groupby
+from typing import Any, NamedTuple
 
 import msgspec
 
 from penstock.metrics.buckets import Bucket, Sketch
 from penstock.metrics.chunks import ChunkedRows, ChunkForm, TakenRows, TimedRow
-from penstock.turns import Steps, in_pieces
+from penstock.turns import Steps
 
 SECOND_S, MINUTE_S, FIVE_MINUTES_S, HOUR_S, DAY_S = 1, 60, 300, 3600, 86_400
 
 CHUNK_BUCKETS = 120
 _BUCKETS_PER_STEP = 60
+_VALUES_PER_BUCKET = 8  # so many different values take about as long as a bucket with one
 
 Point = tuple[int, Bucket]
 """When the period of a bucket begins, in seconds since 1970."""
@@ -58,17 +60,30 @@ def kept_s(bucket_s: int) -> int:
     return next(level.kept_s for level in LEVELS if level.bucket_s == bucket_s)
 
 
+def kept_bucket_s(age_s: float, levels: Iterable[Level]) -> int:
+    """The shortest buckets, of a minute at least, that are still kept after this time; else the longest ones."""
+    lengths = [level for level in levels if level.bucket_s >= MINUTE_S]
+    return next((level.bucket_s for level in lengths if age_s < level.kept_s), lengths[-1].bucket_s)
+
+
 class ChunkId(NamedTuple):
     bucket_s: int  # names the level
     number: int  # the time of its first bucket, in chunks since 1970
 
 
-def merged_points(points: Iterable[Point], start_s: int, end_s: int, period_s: int) -> Steps[list[Point]]:
+def merged_points(
+    points: Iterable[Point | None], start_s: int, end_s: int, period_s: int
+) -> Steps[list[Point]]:
     """Buckets of a coarser period, which begin at ``start_s`` and every ``period_s`` after it. Periods without values
-    are left out; buckets that begin outside of [start, end) are ignored. The points may come in any order."""
+    are left out; buckets that begin outside of [start, end) are ignored. The points may come in any order; None among
+    them is a pause, for what computes long without a point."""
     merged: dict[int, Bucket] = {}
-    for piece in in_pieces(points, _BUCKETS_PER_STEP):
-        for at_s, bucket in piece:
+    work = 0
+    for point in points:
+        if point is None:
+            work = _BUCKETS_PER_STEP
+        else:
+            at_s, bucket = point
             if start_s <= at_s < end_s:
                 begin_s = at_s - (at_s - start_s) % period_s
                 present = merged.get(begin_s)
@@ -76,21 +91,67 @@ def merged_points(points: Iterable[Point], start_s: int, end_s: int, period_s: i
                     merged[begin_s] = bucket.copy()
                 else:
                     present.merge(bucket)
+            work += 1 + (len(bucket.sketch) // _VALUES_PER_BUCKET if bucket.sketch else 0)
+        if work >= _BUCKETS_PER_STEP:
+            work = 0
+            yield
+    if work:
         yield
     return sorted(merged.items(), key=lambda point: point[0])
 
 
-def _fine_points(levels: Iterable[TakenRows[Bucket]]) -> Iterator[Point]:
+def _fine_points(levels: Iterable[TakenRows[Bucket]]) -> Iterator[Point | None]:
     """Seconds, and the minutes that have none."""
     fine_minutes: set[int] = set()
     for taken in levels:
-        for at_s, bucket in taken:
-            if taken.bucket_s < MINUTE_S:
-                fine_minutes.add(at_s - at_s % MINUTE_S)
-            elif at_s in fine_minutes:
-                continue
-            yield at_s, bucket
+        for point in taken.in_steps():
+            if point is not None:
+                if taken.bucket_s < MINUTE_S:
+                    fine_minutes.add(point[0] - point[0] % MINUTE_S)
+                elif point[0] in fine_minutes:
+                    continue
+            yield point
 
+
+_Placed = tuple[int, int, Bucket | None]
+"""A point with the place of its level: that of the finest one is 0. None: a pause after the point before."""
+
+
+def _complete_points(levels: Sequence[TakenRows[Bucket]]) -> Iterator[Point | None]:
+    """Yields, for the time of each of the longest buckets, the finest buckets that have all values.
+
+    ``levels``: finest first. Every value is in all levels, so that buckets with fewer values than others of the same
+    time are incomplete: what is old, or took too much memory, was removed, and perhaps a value came later."""
+    if len(levels) == 1:
+        yield from levels[0].in_steps()
+        return
+    placed = merge(*(_placed(place, taken) for place, taken in enumerate(levels)))
+    longest_s = levels[-1].bucket_s
+    for _, together in groupby(placed, key=lambda point: point[0] // longest_s):
+        by_level: dict[int, list[Point]] = {}
+        counts: dict[int, float] = {}
+        for at_s, place, bucket in together:
+            if bucket is None:
+                yield None
+                continue
+            by_level.setdefault(place, []).append((at_s, bucket))
+            counts[place] = counts.get(place, 0) + bucket.count
+        complete = max(counts.values(), default=0) * _COMPLETE
+        if counts:
+            yield from by_level[min(place for place, count in counts.items() if count >= complete)]
+
+
+def _placed(place: int, taken: TakenRows[Bucket]) -> Iterator[_Placed]:
+    at_s = 0
+    for point in taken.in_steps():
+        if point is None:
+            yield at_s, place, None
+        else:
+            at_s, bucket = point
+            yield at_s, place, bucket
+
+
+_COMPLETE = 1 - 1e-9  # counts may be fractions, and their sum is rounded
 
 _EXACT_MAX = 2.0**53
 
@@ -105,18 +166,7 @@ class StoredBucket(msgspec.Struct, array_like=True, omit_defaults=True):
     sketch: Sketch | None = None
 
 
-class _FormerBucket(msgspec.Struct, array_like=True):
-    """A bucket as it was stored without a version: its time first, then as above."""
-
-    later_s: int  # than the bucket before
-    count: float
-    min: float = 1
-    max: float | None = None
-    sum: float = 0
-    sketch: Sketch | None = None
-
-
-_decode_former = msgspec.msgpack.Decoder(list[_FormerBucket]).decode
+_decode_former = msgspec.msgpack.Decoder(list[tuple[Any, ...]]).decode
 
 
 class BucketChunks(ChunkForm[Bucket]):
@@ -139,17 +189,18 @@ class BucketChunks(ChunkForm[Bucket]):
             }
         return StoredBucket(_short(row.count), _short(row.min), _short(row.max), _short(row.sum), sketch)
 
-    def from_stored(self, stored: StoredBucket | _FormerBucket) -> Bucket:
+    def from_stored(self, stored: StoredBucket) -> Bucket:
         if stored.max is None:
             return Bucket(stored.count, stored.min * stored.count, stored.min, stored.min, stored.sketch)
         return Bucket(stored.count, stored.sum, stored.min, stored.max, stored.sketch)
 
     def read_former(self, packed: bytes) -> list[TimedRow[Bucket]]:
+        """Each is an array of its time, since the one before, and of what a stored bucket has."""
         found: list[TimedRow[Bucket]] = []
         at_s = 0
-        for row in _decode_former(packed):
-            at_s += row.later_s
-            found.append(TimedRow(at_s, 1, self.from_stored(row)))
+        for later_s, *stored in _decode_former(packed):
+            at_s += msgspec.convert(later_s, int)
+            found.append(TimedRow(at_s, 1, self.from_stored(msgspec.convert(stored, StoredBucket))))
         return found
 
 
@@ -165,9 +216,7 @@ _BUCKET_BYTES, _SKETCH_KEY_BYTES = 300, 80
 
 
 class Series:
-    """``levels``: finest first; each length divides the next one, and each is kept longer than the one before.
-
-    After loading chunks, :meth:`trim`: only then :meth:`read` knows what a level does not have any more."""
+    """``levels``: finest first; each length divides the next one, and each is kept longer than the one before."""
 
     __slots__ = ("_kept", "_levels", "_newest_s", "changed")
 
@@ -191,6 +240,12 @@ class Series:
         if self._newest_s is not None:
             self._newest_s = max(self._newest_s, int(at_s // MINUTE_S) * MINUTE_S)
 
+    def opening(self, at_s: float, *, high_resolution: bool = False) -> Steps[None]:
+        """Opens the chunks that a value of this time joins, in steps: then it is added quickly."""
+        for bucket_s, level in self._levels.items():
+            if bucket_s >= MINUTE_S or high_resolution:
+                yield from level.opening(int(at_s // bucket_s) * bucket_s)
+
     @property
     def newest_s(self) -> int:
         """When the last minute with a value begins."""
@@ -205,33 +260,32 @@ class Series:
     def read(self, start_s: int, end_s: int, period_s: int) -> Steps[list[Point]]:
         """Buckets of this period, the first of which begins at ``start_s``; those without values are left out.
 
-        For each time, the finest level is taken that still has it and divides the period. In periods of less than a
-        minute, a minute without values of high resolution is one point, at its beginning."""
-        # Values may be added at every pause of the reader: it takes what it reads before the first one. Copying the
-        # open buckets takes 0.2 ms if they have 100 different values each, and 4 ms if they are full.
+        For each time, the finest level is taken that still has all values and divides the period. In periods of less
+        than a minute, a minute without values of high resolution is one point, at its beginning."""
+        # Values may be added at every pause of the reader: it takes what it reads before the first one.
         if period_s < MINUTE_S:
             fine = [level for bucket_s, level in self._levels.items() if bucket_s <= MINUTE_S]
             points = _fine_points([level.taken(start_s, end_s) for level in fine])
         else:
-            points = chain.from_iterable(self._taken_by_age(start_s, end_s, period_s))
+            whole = [
+                level
+                for bucket_s, level in self._levels.items()
+                if bucket_s >= MINUTE_S and not period_s % bucket_s
+            ]
+            longest_s = whole[-1].bucket_s
+            from_s, until_s = start_s - start_s % longest_s, end_s + -end_s % longest_s
+            points = _complete_points([level.taken(from_s, until_s) for level in whole])
         return (yield from merged_points(points, start_s, end_s, period_s))
-
-    def _taken_by_age(self, start_s: int, end_s: int, period_s: int) -> list[TakenRows[Bucket]]:
-        taken: list[TakenRows[Bucket]] = []
-        for bucket_s, level in self._levels.items():
-            if period_s % bucket_s or bucket_s < MINUTE_S:
-                continue
-            from_s = max(start_s, level.from_s)
-            if from_s < end_s:
-                taken.append(level.taken(from_s, end_s))
-                end_s = from_s
-        return taken
 
     # -- chunks ----------------------------------------------------------------------------------------------
 
     def chunk(self, id: ChunkId) -> bytes | None:
         """A chunk as it is stored; None if there is none."""
         return self._levels[id.bucket_s].chunk(id.number)
+
+    def packing(self, id: ChunkId) -> Steps[bytes | None]:
+        """The same in steps. Nothing may be added meanwhile."""
+        return self._levels[id.bucket_s].packing(id.number)
 
     def chunks(self) -> set[ChunkId]:
         return {

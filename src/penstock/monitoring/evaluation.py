@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -39,6 +40,14 @@ _DELAY_MS = 5 * SECOND  # after the full ten seconds
 _FORGET_EVERY_S = 3600
 
 
+class _Asked(NamedTuple):
+    """What an alarm looks at, by the id of the query."""
+
+    alarm: Alarm
+    end_s: int
+    queries: list[tuple[str, StatQuery]]
+
+
 class Evaluation(Part):
     def __init__(
         self,
@@ -56,6 +65,7 @@ class Evaluation(Part):
         self._reader = reader
         self._turns = turns
         self._due = DueAlarms()
+        self._silent: dict[int, StoreError] = {}  # shards that did not answer in this minute
         self._end_s = 0  # of the last look
         self._working = False
         self._timer: Timer | None = None
@@ -90,6 +100,8 @@ class Evaluation(Part):
         wall_ms = self._shard.clock.wall_ms()
         self._end_s = wall_ms // SECOND // TICK_S * TICK_S
         is_minute = self._end_s % MINUTE_S == 0
+        if is_minute:
+            self._silent.clear()
         for alarms in self._alarms.by_space():
             self._due.add([alarm for alarm in alarms if _is_due(alarm, is_minute=is_minute)])
             await self._shard.turn()
@@ -114,27 +126,45 @@ class Evaluation(Part):
         while not self._stopped and (taken := self._due.take()):
             account = taken[0].space.account
             try:
-                await self._evaluate(taken)
+                unread = await self._evaluate(taken)
+                if unread is not None:
+                    failures[account] = unread
                 await self._shard.settled()
-            except StoreError as error:
+            except StoreError as error:  # nothing can be decided in this shard
                 failures[account] = error
                 self._due.clear()
-            except PenstockError as error:  # a shard with metrics that these alarms look at does not answer
+            except PenstockError as error:
                 failures[account] = error
                 self._due.drop(account)
             await self._shard.turn()
         for account, failure in failures.items():
             if not self._stopped:
                 log.warning(
-                    "alarms of account %s could not be evaluated and stay as they are: %s", account, failure
+                    "some alarms of account %s could not be evaluated and stay as they are: %s",
+                    account,
+                    failure,
                 )
 
-    async def _evaluate(self, alarms: Sequence[Alarm]) -> None:
-        """Everything that these alarms look at is read at once. Raises Unreachable or StoreError."""
-        ends_s = [self._end_of(alarm) for alarm in alarms]
-        asked = [_queries(alarm, end_s) for alarm, end_s in zip(alarms, ends_s, strict=True)]
-        answers = iter(await self._reader.read([query for queries in asked for _, query in queries]))
-        for alarm, queries, end_s in zip(alarms, asked, ends_s, strict=True):
+    async def _evaluate(self, alarms: Sequence[Alarm]) -> StoreError | None:
+        """Everything that these alarms look at is read at once. Returns why some of it could not be read: the alarms
+        about it stay as they are. Raises StoreError if the states of alarms cannot be stored."""
+        asked = [
+            _Asked(alarm, end_s, _queries(alarm, end_s))
+            for alarm, end_s in zip(alarms, map(self._end_of, alarms), strict=True)
+        ]
+        readable, unread = self._answering(asked)
+        try:
+            read = await self._read(readable)
+        except StoreError:
+            # Which shard it is takes one more question. All alarms about it wait then, and no others.
+            self._silent |= await self._reader.silent(set[int]().union(*map(self._shards_of, readable)))
+            readable, unread = self._answering(asked)
+            try:
+                read = await self._read(readable)
+            except StoreError as error:
+                return error
+        answers = iter(read)
+        for alarm, end_s, queries in readable:
             found = {id: next(answers) for id, _ in queries}
             await self._shard.turn()
             try:
@@ -149,6 +179,25 @@ class Evaluation(Part):
             except Exception as error:
                 # One alarm must not keep the others from being evaluated, which may be of other accounts.
                 log.error("the alarm %s cannot be evaluated: %s", alarm.name, type(error).__name__)
+        return unread
+
+    def _answering(self, asked: Iterable[_Asked]) -> tuple[list[_Asked], StoreError | None]:
+        """Those that ask only shards that answer, and why there are others."""
+        found: list[_Asked] = []
+        unread: StoreError | None = None
+        for each in asked:
+            silent = self._shards_of(each) & self._silent.keys()
+            if silent:
+                unread = self._silent[min(silent)]
+            else:
+                found.append(each)
+        return found, unread
+
+    def _shards_of(self, asked: _Asked) -> set[int]:
+        return {shard for _, query in asked.queries for shard in self._reader.shards_of(query)}
+
+    async def _read(self, asked: Iterable[_Asked]) -> list[list[UnitPoints]]:
+        return await self._reader.read([query for each in asked for _, query in each.queries])
 
     def _end_of(self, alarm: Alarm) -> int:
         """The end of the evaluated range. An alarm that had to wait is evaluated for now, not for when it was due."""

@@ -48,7 +48,6 @@ _DATUM_BYTES, _VALUE_BYTES = (
     320,
 )  # what a datum may add to its four levels at most, and each of its values
 _METRIC_BYTES = 1000
-_METRICS_PER_TURN = 25
 _RELIEF_PAUSE_MS = 10 * SECOND
 
 
@@ -216,6 +215,15 @@ def _chunk_key(record_key: str, unit: str, chunk: ChunkId) -> str:
     return f"{record_key}/{unit}/{chunk.bucket_s}/{chunk.number}"
 
 
+class _Gathered(NamedTuple):
+    """What is to be stored."""
+
+    packed: dict[str, bytes]  # chunks by key
+    changed: list[tuple[StoredMetric, Series, set[ChunkId]]]  # which chunks these are
+    empty: list[StoredMetric]
+    adopted: list[StoredMetric]  # parts that other shards have measured get the key of this one
+
+
 class MetricStore(Part):
     def __init__(
         self,
@@ -362,6 +370,10 @@ class MetricStore(Part):
         self._count_sent()
         if record is None:
             self._on_undone(key)
+        else:
+            # The commit was to store chunks instead of it: it is there again, and part of the series already. The
+            # outcome of that commit may have been unknown for long.
+            self._joined.add(key)
 
     def _count_sent(self) -> None:
         self._sent_bytes = sum(each.cost for _, each in self._sent)
@@ -376,7 +388,11 @@ class MetricStore(Part):
         self._joined.add(key)
         # Values of one series are added in order of time, because switching chunks is slow.
         for datum in sorted(sent.data, key=lambda each: (each.name, each.dimensions, each.unit, each.at_s)):
-            metric = self.metric(sent.space, MetricKey(sent.namespace, datum.name, datum.dimensions))
+            metric_key = MetricKey(sent.namespace, datum.name, datum.dimensions)
+            series = self.metric(sent.space, metric_key).of_unit(datum.unit)
+            yield from series.opening(datum.at_s, high_resolution=datum.high_resolution)
+            # All of its chunks may have been forgotten meanwhile: then it is another one.
+            metric = self.metric(sent.space, metric_key)
             series = metric.of_unit(datum.unit)
             series.add(datum.bucket, datum.at_s, high_resolution=datum.high_resolution)
             if any(each is datum for each in metric.waiting):
@@ -435,26 +451,7 @@ class MetricStore(Part):
 
     async def _store(self) -> None:
         shard = self._shard
-        packed: dict[str, bytes] = {}
-        changed: list[tuple[StoredMetric, Series, set[ChunkId]]] = []
-        empty: list[StoredMetric] = []
-        adopted: list[StoredMetric] = []  # parts that other shards have measured get the key of this one
-        for number, metric in enumerate(list(self)):
-            if number % _METRICS_PER_TURN == _METRICS_PER_TURN - 1:
-                await shard.turn()
-            self._trim(metric)
-            if metric.is_empty:
-                empty.append(metric)
-            if metric.foreign and metric.has_changed:
-                adopted.append(metric)
-                for series in metric.series.values():
-                    series.changed |= series.chunks()
-            for unit, series in metric.series.items():
-                if series.changed:
-                    packed |= {
-                        metric.chunk_key(unit, each): series.chunk(each) or b"" for each in series.changed
-                    }
-                    changed.append((metric, series, set(series.changed)))
+        packed, changed, empty, adopted = await self._turns.run(self._gathered())
         if self._stopped:
             return
         for metric, series, _ in changed:
@@ -474,8 +471,6 @@ class MetricStore(Part):
         try:
             await shard.settled()
         except StoreError:
-            # What was sent is there again, and part of the series already.
-            self._joined |= {key for key in joined if self._sent.get(key) is not None}
             for _, series, chunks in changed:
                 series.changed |= chunks
             self._old += old
@@ -483,6 +478,28 @@ class MetricStore(Part):
         for metric in adopted:
             metric.foreign.clear()
         await self._turns.run(self._measure())
+
+    def _gathered(self) -> Steps[_Gathered]:
+        found = _Gathered({}, [], [], [])
+        for metric in self:
+            if self._stopped:
+                break
+            self._trim(metric)
+            if metric.is_empty:
+                found.empty.append(metric)
+            if metric.foreign and metric.has_changed:
+                found.adopted.append(metric)
+                for series in metric.series.values():
+                    series.changed |= series.chunks()
+            for unit, series in metric.series.items():
+                chunks = set(series.changed)
+                for chunk in chunks:
+                    packed = yield from series.packing(chunk)
+                    found.packed[metric.chunk_key(unit, chunk)] = packed or b""
+                if chunks:
+                    found.changed.append((metric, series, chunks))
+            yield
+        return found
 
     def _trim(self, metric: StoredMetric) -> None:
         """Forget what is older than is kept."""

@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.limits import SECOND
 from penstock.metrics.queue_rows import PUBLISHED_METRICS, QueueMetric, applies_to
-from penstock.metrics.series import MetricKey, Point
-from penstock.monitoring.reading import KeysQuestion, ListedMetric, StatQuery
+from penstock.metrics.series import FIVE_MINUTES_S, LEVELS, MetricKey, Point
+from penstock.monitoring.reading import KeysQuestion, ListedMetric, ShardMetrics, StatQuery
 from penstock.names import QueueName, shard_of
 from penstock.queues.fifo import FifoQueue
+from penstock.turns import Steps
 
 if TYPE_CHECKING:
     from penstock.broker.live_queue import LiveQueue
     from penstock.broker.partition import Partition
 
 _DIMENSION = "QueueName"
-_NAMES_PER_TURN = 100
+_NAMES_PER_STEP = 100
 
 
 class QueueNamespace:
     def __init__(self, name: str) -> None:
         """``name``: as clients know the namespace."""
         self.name = name
+        self.levels = [level for level in LEVELS if level.bucket_s != FIVE_MINUTES_S]
 
     def shard(self, query: StatQuery, shards: int) -> int | None:
         """The shard of the queue that the query names."""
@@ -63,55 +64,59 @@ class QueueNamespace:
 
     async def listed(self, partition: Partition, question: KeysQuestion) -> list[ListedMetric]:
         """The first metrics in order: by metric, then by queue."""
-        if partition.metering is None:
+        steps = self._listed(partition, question)
+        return await partition.part(ShardMetrics).turns.run(steps, question.space.account)
+
+    def _listed(self, partition: Partition, question: KeysQuestion) -> Steps[list[ListedMetric]]:
+        last = question.after
+        if partition.metering is None or (last is not None and last.namespace > self.name):
             return []
+        if any(name != _DIMENSION for name, _ in question.dimensions):
+            return []
+        first = last.name if last is not None and last.namespace == self.name else ""
         found: list[ListedMetric] = []
-        for name in sorted(PUBLISHED_METRICS):
-            if question.name in (None, name) and (question.after is None or name >= question.after.name):
-                wanted = question.metrics_max - len(found)
-                found += islice(self._of_metric(partition, PUBLISHED_METRICS[name], question), wanted)
-                await partition.turn()
-            if len(found) >= question.metrics_max:
-                break
+        for name, metric in sorted(PUBLISHED_METRICS.items()):
+            if question.name in (None, name) and name >= first:
+                for queues in self._queues(partition, metric, question):
+                    found += self._of_metric(metric, queues, question)
+                    if len(found) >= question.metrics_max:
+                        return found[: question.metrics_max]
+                    yield
         return found
 
     def _of_metric(
-        self, partition: Partition, metric: QueueMetric, question: KeysQuestion
+        self, metric: QueueMetric, queues: Iterable[LiveQueue], question: KeysQuestion
     ) -> Iterator[ListedMetric]:
-        for queue in self._queues(partition, metric, question):
-            if not _has(queue, metric):
-                continue
-            key = MetricKey(self.name, metric.published_as, ((_DIMENSION, queue.name.name),))
-            newest_s = _newest_s(queue)
-            if question.wants(key, newest_s):
-                yield ListedMetric(key, newest_s)
+        for queue in queues:
+            if _has(queue, metric):
+                key = MetricKey(self.name, metric.published_as, ((_DIMENSION, queue.name.name),))
+                newest_s = _newest_s(queue)
+                if question.wants(key, newest_s):
+                    yield ListedMetric(key, newest_s)
 
     def _queues(
         self, partition: Partition, metric: QueueMetric, question: KeysQuestion
-    ) -> Iterator[LiveQueue]:
-        """Yields the queues in order of name, from the one behind the last page on."""
+    ) -> Iterator[list[LiveQueue]]:
+        """Yields the queues in order of name, some at a time, from the one behind the last page on."""
         catalogue, space = partition.catalogue, question.space
-        values = [value for name, value in question.dimensions if name == _DIMENSION and value is not None]
+        values = [value for _, value in question.dimensions if value is not None]
         if values:
             named = catalogue.get(QueueName(space.account, space.region, values[0]))
             if named is not None:
-                yield named
+                yield [named]
             return
         after, last = "", question.after
         if last is not None and last.name == metric.published_as and last.namespace == self.name:
             after = last.dimensions[0][1] if last.dimensions else ""
-        while names := catalogue.names(space, "", after, _NAMES_PER_TURN):
-            for name in names:
-                queue = catalogue.get(name)
-                if queue is not None:
-                    yield queue
+        while names := catalogue.names(space, "", after, _NAMES_PER_STEP):
+            yield [queue for name in names if (queue := catalogue.get(name)) is not None]
             after = names[-1].name
 
 
 def _newest_s(queue: LiveQueue) -> int:
     """When it last had a value, about: while it holds messages it has one every minute."""
     clock = queue.shard.clock
-    if queue.memory.loaded and queue.rules.backlog.total > 0:
+    if queue.holds_messages:
         return clock.wall_ms() // SECOND
     ago_ms = clock.now_ms() - queue.metrics.used_ms
     return max(0, clock.wall_ms() - ago_ms) // SECOND if queue.metrics.used_ms else 0

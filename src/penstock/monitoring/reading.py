@@ -15,11 +15,13 @@ import msgspec
 
 from penstock.broker.parts import Part
 from penstock.broker.questions import ShardQuestion
-from penstock.metrics.series import MetricKey, Point, merged_points
+from penstock.errors import StoreError
+from penstock.metrics.series import LEVELS, Level, MetricKey, Point, merged_points
 from penstock.metrics.statistics import statistic
 from penstock.monitoring.measured import MeasuredMetrics, ServiceNamespace
 from penstock.monitoring.metric_store import MetricStore, StoredMetric, metrics_home
 from penstock.names import Space
+from penstock.promise import start
 from penstock.turns import Steps, Turns, in_pieces
 
 if TYPE_CHECKING:
@@ -202,6 +204,10 @@ class MetricNamespace(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def levels(self) -> Sequence[Level]:
+        """Which buckets it keeps, and how long; the shortest first."""
+
     def shard(self, query: StatQuery, shards: int) -> int | None:
         """The shard that has the metric of this query; None: it is not one of the service's, but of clients."""
 
@@ -258,6 +264,31 @@ class MetricReader:
                 steps = _merged_statistics(query, buckets.get(number, {}))
                 found[number] = await self._broker.turns.run(steps, query.space.account)
         return [found.get(number, []) for number in range(len(queries))]
+
+    def levels(self, namespaces: Iterable[str]) -> list[Level]:
+        """Those that the metrics of all these namespaces have."""
+        levels = list(LEVELS)
+        for name in namespaces:
+            namespace = self._namespaces.get(name)
+            if namespace is not None and not isinstance(namespace, ServiceNamespace):
+                levels = [level for level in levels if level in namespace.levels]
+        return levels
+
+    def shards_of(self, query: StatQuery) -> Iterable[int]:
+        """The shards that a query is about."""
+        is_measured = self._is_measured(query.metric.namespace)
+        return range(self._broker.shards) if is_measured else [self._shard_of(query)]
+
+    async def silent(self, shards: Iterable[int]) -> dict[int, StoreError]:
+        """Those of these shards that do not answer, each with the error."""
+        asked = {shard: start(self._broker.ask(PointsQuestion([]), [shard])) for shard in shards}
+        found: dict[int, StoreError] = {}
+        for shard, answer in asked.items():
+            try:
+                await answer
+            except StoreError as error:
+                found[shard] = error
+        return found
 
     def _is_measured(self, namespace: str) -> bool:
         return isinstance(self._namespaces.get(namespace), ServiceNamespace)

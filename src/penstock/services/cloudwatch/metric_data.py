@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import msgspec
@@ -18,7 +19,7 @@ from penstock.limits import SECOND
 from penstock.metrics.expressions import CallPart, NumberPart, Part, TextPart, parts_of
 from penstock.metrics.functions import Environment, TimeSeries, compute
 from penstock.metrics.search import Search, parse_search
-from penstock.metrics.series import MetricKey
+from penstock.metrics.series import LEVELS, Level, MetricKey
 from penstock.monitoring.alarm_records import AlarmQuery, MetricStat
 from penstock.monitoring.evaluation import one_unit
 from penstock.monitoring.reading import KeysQuestion, StatQuery, UnitPoints
@@ -113,6 +114,7 @@ class _Reading:
         self._start = start
         self._end_s = math.ceil(end)
         self._now_s = cw.monitoring.wall_ms() / SECOND
+        self._levels: Sequence[Level] = LEVELS  # that everything has which is read
         self._points_left = _POINTS_MAX
         self._found: dict[str, TimeSeries] = {}  # by the id of the query
         self._keys: list[MetricKey] | None = None  # that searches look at, read once
@@ -134,13 +136,20 @@ class _Reading:
         """Raises Fault or Unreachable."""
         stats = [query.stat for query in queries if query.stat is not None]
         ids = [query.id for query in queries if query.stat is not None]
+        period_s = min((stat.period_s for stat in stats), default=_DEFAULT_PERIOD_S)
+        searched: dict[CallPart, list[MetricStat]] = {}
+        for call in await self._work.do(_searches(expressions)):
+            searched[call] = await self._search(_read_search(call), period_s)
+        # All begin at the same time, because expressions compare values by their times.
+        all_stats = chain(stats, *searched.values())
+        self._levels = self._cw.monitoring.reader.levels({stat.metric.namespace for stat in all_stats})
         for id, series in zip(ids, await self._series(stats, default_labels(stats)), strict=True):
             self._found[id] = series
-        period_s = min((stat.period_s for stat in stats), default=_DEFAULT_PERIOD_S)
-        for call in await self._work.do(_searches(expressions)):
-            self._searched[call] = await self._search(_read_search(call), period_s)
+        for call, found in searched.items():
+            labelled = await self._series(found, _search_labels(found))
+            self._searched[call] = list(zip(found, labelled, strict=True))
 
-    async def _search(self, search: _Search, period_s: int) -> list[tuple[MetricStat, TimeSeries]]:
+    async def _search(self, search: _Search, period_s: int) -> list[MetricStat]:
         wanted = parse_search(search.text)
         if self._keys is None:
             self._keys = await self._listed()
@@ -150,11 +159,10 @@ class _Reading:
                 "The request searches too much for so many metrics: use fewer searches, or fewer words in them."
             )
         keys = await self._work.do(_matching(self._keys, wanted))
-        stats = [
+        return [
             MetricStat(key, search.period_s or period_s, search.statistic)
             for key in keys[:SEARCHED_METRICS_MAX]
         ]
-        return list(zip(stats, await self._series(stats, _search_labels(stats)), strict=True))
 
     async def _listed(self) -> list[MetricKey]:
         """The metrics of the account, in order. Raises Unreachable."""
@@ -188,7 +196,7 @@ class _Reading:
         return found
 
     def _stat_query(self, stat: MetricStat) -> StatQuery:
-        start_s = rounded_start(self._start, stat.period_s, self._now_s)
+        start_s = rounded_start(self._start, stat.period_s, self._now_s, self._levels)
         self._points_left -= (self._end_s - start_s) // stat.period_s + 1
         if self._points_left < 0:
             raise validation_error(
@@ -222,7 +230,7 @@ class _Reading:
         )
         for id, part in expressions.items():
             given.period_s = by_id[id].period_s or period_s
-            given.start_s = rounded_start(self._start, given.period_s, self._now_s)
+            given.start_s = rounded_start(self._start, given.period_s, self._now_s, self._levels)
             given.values[id] = yield from self._compute(id, part, given)
             yield  # without values nothing else pauses
         results: list[Result] = []

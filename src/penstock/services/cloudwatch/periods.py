@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from penstock.metrics.series import DAY_S, FIVE_MINUTES_S, HOUR_S, MINUTE_S
+from collections.abc import Iterable
+
+from penstock.metrics.series import MINUTE_S, Level, kept_bucket_s
 from penstock.metrics.statistics import statistic
 from penstock.services.cloudwatch.faults import invalid_value, validation_error
 from penstock.services.cloudwatch.limits import SHORT_PERIODS_S
 
 _STATISTIC_LENGTH_MAX = 64
-
-# CloudWatch: what is kept of older values, and so to what a start is rounded.
-_ROUNDED = ((15 * DAY_S, MINUTE_S), (63 * DAY_S, FIVE_MINUTES_S))
 
 
 def check_period(period_s: int, parameter: str) -> None:
@@ -20,11 +19,9 @@ def check_period(period_s: int, parameter: str) -> None:
         raise invalid_value(f"The parameter {parameter} must be {short} or a multiple of {MINUTE_S}.")
 
 
-def rounded_start(start_s: float, period_s: int, now_s: float) -> int:
-    if period_s < MINUTE_S:
-        unit_s = period_s
-    else:
-        unit_s = next((unit for age_s, unit in _ROUNDED if now_s - start_s < age_s), HOUR_S)
+def rounded_start(start_s: float, period_s: int, now_s: float, levels: Iterable[Level]) -> int:
+    """CloudWatch: a start is rounded to the buckets that are kept of its time. ``levels``: those of what is read."""
+    unit_s = period_s if period_s < MINUTE_S else kept_bucket_s(now_s - start_s, levels)
     return int(start_s // unit_s) * unit_s
 
 

@@ -25,7 +25,8 @@ async def get_metric_statistics(
     _check(request)
     assert request.StartTime is not None and request.EndTime is not None and request.Period is not None
     simple, extended = request.Statistics or [], request.ExtendedStatistics or []
-    start_s = rounded_start(request.StartTime, request.Period, cw.monitoring.wall_ms() / SECOND)
+    levels = cw.monitoring.reader.levels([request.Namespace or ""])
+    start_s = rounded_start(request.StartTime, request.Period, cw.monitoring.wall_ms() / SECOND, levels)
     end_s = math.ceil(request.EndTime)
     points = int(
         (request.EndTime - request.StartTime) / request.Period
