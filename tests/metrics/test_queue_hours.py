@@ -47,7 +47,7 @@ def minutes(rng: random.Random) -> list[TimedQueueRow]:
 
 
 def test_rows_without_values_have_pauses() -> None:
-    """Of a queue that is looked at for days, and has no message with an age."""
+    """These are the hours of a queue that is looked at for days, and has no message with an age."""
     metric = next(each for each in METRICS if each.is_age)
     rows = [(START_S + MINUTE_S * minute, QueueRow()) for minute in range(6400)]
     points = points_of(metric, rows, MINUTE_S, START_S + 6400 * MINUTE_S)
