@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import Any
 
 import msgspec
@@ -15,15 +15,16 @@ from penstock.broker.queue_figures import Levels, all_figures
 from penstock.broker.queue_metrics import Totals
 from penstock.broker.recording import MinuteLooks, QueueRecorder, SecondsMemory
 from penstock.broker.summaries import QueueQuery, SummariesQuestion, summary_of
-from penstock.errors import StoreError
+from penstock.errors import StoreAway, StoreError, StoreUnknown
 from penstock.limits import DAY, HOUR
 from penstock.metrics.buckets import Bucket
-from penstock.metrics.queue_rows import QUEUE_METRICS
+from penstock.metrics.queue_hours import HOUR_CHUNKS
+from penstock.metrics.queue_rows import QUEUE_CHUNKS, QUEUE_METRICS
 from penstock.metrics.series import Point
 from penstock.queues.fairness import NoisyTenants
 from penstock.queues.settings import Redrive
-from penstock.store.changes import EntryRow, LogRow
-from penstock.store.port import LAST, Selection
+from penstock.store.changes import Changes, EntryRow, LogRow
+from penstock.store.port import LAST, JournalEnd, Mark, Selection
 from penstock.turns import Steps
 from support.shards import ShardsWorld
 from support.world import MINUTE, ROOMY, SECOND, World, name_of, outgoing
@@ -871,6 +872,86 @@ def test_a_refused_commit_loses_nothing(metered: World) -> None:
     assert {minute: count for minute, count in sums(metered, "q", "sent").items() if minute < 5} == {
         minute: count for minute, count in expected.items() if minute < 5
     }
+
+
+def stored_counts(world: World) -> dict[str, float]:
+    """How many messages were sent by all stored chunks of the queue, and how many more minutes these have than
+    values are in their hours."""
+    log = [
+        [row.data for row in world.store.log(kind, str(world.queue("q").id), -1, 1000)]
+        for kind in ("metrics", "metrics-hours")
+    ]
+    minutes = [timed for data in log[0] for timed in QUEUE_CHUNKS.unpack(data)]
+    hours = [timed for data in log[1] for timed in HOUR_CHUNKS.unpack(data)]
+    return {
+        "minutes": sum(times * row.sent for _, times, row in minutes),
+        "hours": sum(row[0].sum for _, _, row in hours),
+        "values": sum(times for _, times, _ in minutes) - sum(row[VISIBLE].count for _, _, row in hours),
+    }
+
+
+VISIBLE = list(QUEUE_METRICS).index("visible")
+NONE = {"minutes": 0, "hours": 0, "values": 0}
+
+
+def use_until_chunk(world: World) -> None:
+    """The round of the minute that has just ended stores a chunk of the queue."""
+    while (world.clock.wall_ms() // MINUTE - 1 + world.queue("q").id) % 60:
+        use(world, 1)
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_a_stop_while_a_chunk_is_committed_stores_its_rows_once(metered: World, is_refused: bool) -> None:
+    metered.create("q")
+    use(metered, 3)
+    use_until_chunk(metered)
+    sent = sum(sums(metered, "q", "sent").values())
+    metered.hold_commits()
+    metered.advance(SECOND)
+    assert stored_counts(metered) == NONE, "the chunk is not written yet"
+    assert sum(sums(metered, "q", "sent").values()) == sent, "a read does not wait for it"
+    if is_refused:
+        metered.refuse_next_commit()
+    stop = metered.start(metered.broker.stop())
+    metered.run()
+    metered.release_commits()
+    assert stop.done
+    stored = {"minutes": sent, "hours": sent, "values": 0}
+    assert stored_counts(metered) == (NONE if is_refused else stored)
+    metered.crash()
+    assert sum(sums(metered, "q", "sent").values()) == (sent - 1 if is_refused else sent), (
+        "the last minute is lost"
+    )
+
+
+@pytest.mark.parametrize("is_made", [True, False])
+def test_a_chunk_whose_commit_was_thought_refused_is_stored_once(metered: World, is_made: bool) -> None:
+    """The answer of the store is lost, and the journal cannot be read for longer than requests wait."""
+    metered.create("q")
+    use(metered, 3)
+    use_until_chunk(metered)
+    sent = sum(sums(metered, "q", "sent").values())
+    append, end = metered.store.append, metered.store.end
+
+    def lose_the_answer(changes: Changes, mark: Mark) -> Set[int]:
+        if is_made:
+            append(changes, mark)
+        raise StoreUnknown("the connection was lost")
+
+    def no_answer() -> JournalEnd:
+        raise StoreAway("no connection")
+
+    metered.store.append, metered.store.end = lose_the_answer, no_answer  # type: ignore[method-assign]
+    metered.advance(10 * SECOND)
+    assert stored_counts(metered)["minutes"] == (sent if is_made else 0)
+    assert sum(sums(metered, "q", "sent").values()) == sent, "the outcome is not known"
+    metered.advance(MINUTE)
+    assert sum(sums(metered, "q", "sent").values()) == sent
+    metered.store.append, metered.store.end = append, end  # type: ignore[method-assign]
+    metered.advance(2 * MINUTE)
+    assert sum(sums(metered, "q", "sent").values()) == sent
+    metered.restart()
+    assert stored_counts(metered) == {"minutes": sent, "hours": sent, "values": 0}
 
 
 def test_one_small_commit_a_minute_and_none_without_active_queues(metered: World) -> None:

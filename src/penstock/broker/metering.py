@@ -80,8 +80,7 @@ class Metering(Part):
         self._stopped = False
         self._unwritten: list[RecentEntry] = []  # minutes whose commit was refused
         self._swept = 0
-        self._writing: Promise[None] | None = None  # done when chunks that are being written are stored
-        self._version = 0  # how often chunks were
+        self._version = 0  # how often chunks were written
 
     def start(self) -> None:
         run_detached(self._restore())
@@ -216,21 +215,24 @@ class Metering(Part):
         last = self._unwritten[-1]
         entries = [*self._unwritten[:-1], RecentEntry(last.minute_s, last.rows, last.same, list(by_id))]
         self._version += 1
-        writing: Promise[None] = Promise()
-        self._writing = writing
-        self._log.write(entries, by_id)
+        recorders = [self._recorders[queue] for queue in chunks if queue in self._recorders]
+        for recorder in recorders:
+            recorder.begin_chunk()
+        self._log.write(entries, by_id, partial(self._settled, self._unwritten, recorders))
         self._figures.store_numbers()
         if minute_s % (60 * MINUTE_S) == 0:
             self._sweep()
-        try:
-            await shard.settled()
-            self._unwritten = []
-            for queue, gathered in chunks.items():
-                if (recorder := self._recorders.get(queue)) is not None:
-                    recorder.chunk_stored(gathered)
-        finally:
-            self._writing = None
-            writing.resolve(None)
+        await shard.settled()
+
+    def _settled(
+        self, written: Sequence[RecentEntry], recorders: Iterable[QueueRecorder], is_durable: bool
+    ) -> None:
+        """The outcome of a commit with these entries and with chunks of these queues is known."""
+        if is_durable:
+            ids = set(map(id, written))
+            self._unwritten = [entry for entry in self._unwritten if id(entry) not in ids]
+        for recorder in recorders:
+            recorder.end_chunk(is_durable=is_durable)
 
     def _due_chunks(self, minute: int) -> dict[LiveQueue, list[TimedQueueRow]]:
         """Returns the rows to pack: a queue is due once an hour, in its own minute, or if it has very many rows."""
@@ -309,7 +311,8 @@ class Metering(Part):
         for queue, recorder in self._recorders.items():
             levels = levels_of(queue, now_ms) or recorder.last.levels
             looks = MinuteLooks(levels, self._known_oldest_s(queue, recorder), recorder.last.noisy)
-            if rows := self._rows_until_now(queue, recorder, looks):
+            # A commit under way has the others: if it is refused, so is this one.
+            if rows := self._rows_until_now(queue, recorder, looks, in_commit=False):
                 chunks[queue.id] = rows
         if chunks:
             packed = finished(packed_chunks(chunks, (now_ms + self._offset_ms) // SECOND))
@@ -408,30 +411,28 @@ class Metering(Part):
         """What is stored, what was gathered, and the minute that has not ended. The store is read only for queues
         of which not enough was gathered."""
         while True:
-            if self._writing is not None:
-                await self._writing
             version = self._version
-            ids = [
-                queue.id
-                for queue in looks
-                if queue in self._recorders and not self._recorders[queue].has_minutes_from(start_s)
-            ]
+            gathered = {
+                queue: self._rows_until_now(queue, recorder, present)
+                for queue, present in looks.items()
+                if (recorder := self._recorders.get(queue)) is not None
+            }
+            ids = [queue.id for queue in gathered if not self._recorders[queue].has_minutes_from(start_s)]
             stored = await self._log.chunks(ids, start_s, end_s, self._offset_ms)
             if version == self._version:
-                break  # else rows may be in what was read and still be gathered, or neither
+                break  # else rows may be in what was read and be gathered
         found: dict[LiveQueue, list[TimedQueueRow]] = {}
-        for queue, present in looks.items():
-            if (recorder := self._recorders.get(queue)) is not None:
-                rows = stored.get(queue.id) or Rows(MINUTE_S)
-                rows.extend(self._rows_until_now(queue, recorder, present))
-                found[queue] = rows.timed
+        for queue, present_rows in gathered.items():
+            rows = stored.get(queue.id) or Rows(MINUTE_S)
+            rows.extend(present_rows)
+            found[queue] = rows.timed
         return found
 
     def _rows_until_now(
-        self, queue: LiveQueue, recorder: QueueRecorder, looks: MinuteLooks
+        self, queue: LiveQueue, recorder: QueueRecorder, looks: MinuteLooks, *, in_commit: bool = True
     ) -> list[TimedQueueRow]:
         metrics, now_ms = queue.metrics, self._shard.clock.now_ms()
         metrics.pass_time(now_ms)
         if not self._is_active(queue, now_ms):
-            return recorder.gathered_rows()
-        return recorder.rows_until_now(metrics.totals, metrics.sizes, looks)
+            return recorder.gathered_rows(in_commit=in_commit)
+        return recorder.rows_until_now(metrics.totals, metrics.sizes, looks, in_commit=in_commit)

@@ -17,14 +17,14 @@ from __future__ import annotations
 import logging
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple
 
 import msgspec
 
-from penstock.broker.shard import Shard
+from penstock.broker.shard import Commit, Shard
 from penstock.limits import DAY, HOUR, MINUTE, SECOND
 from penstock.metrics.chunks import decompressed
 from penstock.metrics.queue_hours import HOUR_CHUNKS, HourRow, hours_of
@@ -119,12 +119,19 @@ def packed_chunks(chunks: Mapping[int, list[TimedQueueRow]], until_s: int) -> St
     return found
 
 
+Settled = Callable[[bool], None]
+"""Called when the outcome of a commit is known: whether it is durable. That may be later than its requests were
+refused, so that whoever waits for the commit does not know it."""
+
+
 class MetricLog:
     def __init__(self, shard: Shard, shards: int) -> None:
         """``shards``: how many share the space for metrics."""
         self._shard = shard
         self._shards = shards
-        self._state = shard.table(METRICS_STATE)
+        self._state = shard.table(METRICS_STATE, self._undone)
+        # By position: what was written by commits whose outcome is not known, and who wants to know it.
+        self._open: dict[int, Settled] = {}
         self._accounts: dict[int, str] = {}  # of queues, by their id
         self._full_block = self._trimmed_block = -1
 
@@ -138,10 +145,16 @@ class MetricLog:
 
     # -- in the open commit ----------------------------------------------------------------------------------
 
-    def write(self, entries: list[RecentEntry], chunks: Mapping[int, PackedChunk]) -> None:
-        """``chunks``: all gathered rows of some queues, by id. Done when the open commit is durable."""
+    def write(
+        self, entries: list[RecentEntry], chunks: Mapping[int, PackedChunk], settled: Settled | None = None
+    ) -> None:
+        """``chunks``: all gathered rows of some queues, by id. They are read when the open commit is durable; without
+        ``settled`` by another process only: this one has them in memory until it ends."""
         changes, now_ms = self._shard.changes, self._shard.clock.now_ms()
         position = max((self._state.get(_STATE) or _NOTHING).position + 1, now_ms)
+        self._open[position] = settled or (lambda is_durable: None)
+        if settled is not None:
+            self._shard.open_commit.when_durable.append(partial(self._durable, position))
         sizes: Counter[str] = Counter()
         hour_sizes: Counter[str] = Counter()
         for id, chunk in chunks.items():
@@ -161,6 +174,16 @@ class MetricLog:
             position += 1
         changes.truncated[METRICS_LOG, _RECENT] = recent_from - 1
         self._change(_STATE, position=position)
+
+    def _durable(self, position: int, _: Commit) -> None:
+        self._open.pop(position)(True)
+
+    def _undone(self, key: str, state: MetricsState | None) -> None:
+        """A commit was refused, and what was written since this state."""
+        if key == _STATE:
+            position = (state or _NOTHING).position
+            for refused in [each for each in self._open if each > position]:
+                self._open.pop(refused)(False)
 
     def _change(self, account: str, **changed: Any) -> None:
         self._state.put(account, msgspec.structs.replace(self._state.get(account) or _NOTHING, **changed))
@@ -276,6 +299,11 @@ class MetricLog:
         """What was in no chunk when the shard was closed or its process died."""
         return await self._shard.read(partial(read_gathered, self._shard.store))
 
+    @property
+    def known_to(self) -> int:
+        """The position before which the outcome of all commits is known."""
+        return min(self._open, default=LAST)
+
     async def chunks(self, queues: list[int], start_s: int, end_s: int, offset_ms: int) -> dict[int, Rows]:
         """The stored rows of queues from a time to another, and some around it. ``offset_ms``: of the wall clock."""
         # A chunk is stored after its last row. An hour more, because the wall clock may have been set since.
@@ -283,7 +311,8 @@ class MetricLog:
         if not queues:
             return {}
         store = self._shard.store
-        return await self._shard.read(partial(_read_chunks, store, queues, after_ms, start_s - HOUR_S, end_s))
+        from_s, until = start_s - HOUR_S, self.known_to
+        return await self._shard.read(partial(_read_chunks, store, queues, after_ms, until, from_s, end_s))
 
     async def hours(
         self, queues: Iterable[int], start_s: int, end_s: int, offset_ms: int
@@ -299,7 +328,9 @@ class MetricLog:
                 times[id] = from_s, until_s
         if not times:
             return {}
-        return await self._shard.read(partial(_read_hours, self._shard.store, times, offset_ms))
+        return await self._shard.read(
+            partial(_read_hours, self._shard.store, times, self.known_to, offset_ms)
+        )
 
 
 def _next_hour_s(wall_ms: int) -> int:
@@ -331,13 +362,17 @@ def read_log(
         after = page[-1].position
 
 
-def _read_chunks(store: Store, queues: list[int], after_ms: int, start_s: int, end_s: int) -> dict[int, Rows]:
+def _read_chunks(
+    store: Store, queues: list[int], after_ms: int, until: int, start_s: int, end_s: int
+) -> dict[int, Rows]:
     found: dict[int, Rows] = {}
     # Most chunks have the rows of an hour.
     chunks_per_read = min(_ENTRIES_PER_READ, (end_s - start_s) // HOUR_S + _CHUNKS_MORE)
     for id in queues:
         rows = found[id] = Rows(MINUTE_S)
         for stored in read_log(store, id, after_ms, chunks_per_read):
+            if stored.position >= until:
+                break
             chunk = QUEUE_CHUNKS.readable(stored.data)
             rows.extend([row for row in chunk if row.at_s + row.times * MINUTE_S > start_s])
             if chunk and chunk[0].at_s > end_s + HOUR_S:
@@ -346,7 +381,7 @@ def _read_chunks(store: Store, queues: list[int], after_ms: int, start_s: int, e
 
 
 def _read_hours(
-    store: Store, times: Mapping[int, tuple[int, int]], offset_ms: int
+    store: Store, times: Mapping[int, tuple[int, int]], until: int, offset_ms: int
 ) -> dict[int, dict[int, HourRow]]:
     """``times``: from when to when, by queue id."""
     found: dict[int, dict[int, HourRow]] = {}
@@ -354,6 +389,8 @@ def _read_hours(
         hours = found[id] = {}
         after_ms = start_s * SECOND - offset_ms - HOUR - abs(offset_ms)  # as with minutes
         for stored in read_log(store, id, after_ms, kind=HOURS_LOG):
+            if stored.position >= until:
+                break
             chunk = HOUR_CHUNKS.readable(stored.data)
             for hour_s, _, row in chunk:
                 if start_s <= hour_s < end_s:

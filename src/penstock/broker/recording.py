@@ -222,7 +222,7 @@ class QueueRecorder:
     ``awake``."""
 
     __slots__ = (
-        "_account", "_ended_minutes", "_levels", "_memory", "_minute_base", "_minute_s", "_on_used",
+        "_account", "_ended_minutes", "_in_commit", "_levels", "_memory", "_minute_base", "_minute_s", "_on_used",
         "_second_base", "_second_s", "_seconds", "_sizes", "_stored_to_s", "_unlooked", "_wall_offset_ms", "awake",
         "last", "minutes",
     )  # fmt: skip
@@ -250,7 +250,9 @@ class QueueRecorder:
         self.last = NO_LOOKS
         """What was found last."""
         self.minutes = Rows(MINUTE_S)
-        """Those that are not in a stored chunk."""
+        """Those that are in no chunk."""
+        # Those before them, in a chunk of a commit whose outcome is not known.
+        self._in_commit = Rows(MINUTE_S)
         self._stored_to_s = 0  # where the rows end that this process has stored in chunks
 
     # -- counts ----------------------------------------------------------------------------------------------
@@ -345,27 +347,39 @@ class QueueRecorder:
 
     def has_minutes_from(self, start_s: int) -> bool:
         """Whether no stored chunk has minutes from this time on. A minute may be in a chunk and here, in parts."""
-        minutes = self.minutes.timed
+        minutes = self._in_commit.timed or self.minutes.timed
         return bool(minutes) and max(minutes[0].at_s + MINUTE_S, self._stored_to_s) <= start_s
 
-    def chunk_stored(self, rows: list[TimedQueueRow]) -> None:
-        """The first minutes are stored in a chunk."""
-        del self.minutes.timed[: len(rows)]
-        self._stored_to_s = max(self._stored_to_s, *(row.at_s + row.times * MINUTE_S for row in rows))
+    def begin_chunk(self) -> None:
+        """All minutes are in a chunk of the open commit."""
+        assert not self._in_commit.timed
+        self._in_commit, self.minutes = self.minutes, Rows(MINUTE_S)
 
-    def gathered_rows(self) -> list[TimedQueueRow]:
-        """Minutes that are not in a stored chunk."""
-        return self._gathered().timed
+    def end_chunk(self, *, is_durable: bool) -> None:
+        """The outcome of this commit is known."""
+        rows, self._in_commit = self._in_commit, Rows(MINUTE_S)
+        if is_durable:
+            self._stored_to_s = max(self._stored_to_s, rows.end_s)
+        else:
+            rows.extend(self.minutes.timed)
+            self.minutes = rows
+
+    def gathered_rows(self, *, in_commit: bool = True) -> list[TimedQueueRow]:
+        """Minutes that are in no stored chunk. ``in_commit``: also those of a commit whose outcome is not known."""
+        rows = self._gathered(in_commit=in_commit)
+        for at_s, row in self._ended_minutes:
+            rows.add(at_s, row)
+        return rows.timed
 
     def rows_until_now(
-        self, totals: Totals, sizes: dict[int, int], looks: MinuteLooks
+        self, totals: Totals, sizes: dict[int, int], looks: MinuteLooks, *, in_commit: bool = True
     ) -> list[TimedQueueRow]:
-        """Includes the minute that has not ended. ``sizes`` counts the messages sent in this second."""
-        rows = Rows(MINUTE_S)
-        rows.timed = list(self.minutes.timed)
+        """Includes the minute that has not ended. ``sizes`` counts the messages sent in this second. ``in_commit``:
+        as above."""
+        rows = self._gathered(in_commit=in_commit)
         ended_s = self._minute_s - MINUTE_S
         is_waiting = self._ended_minutes or any(begin_s <= ended_s for begin_s in self._levels)
-        if is_waiting or rows.end_s == ended_s:
+        if is_waiting or (self.minutes.end_s or self._in_commit.end_s) == ended_s:
             for at_s, row in self._ended_rows(ended_s, looks):
                 rows.add(at_s, row)
         counted = self._counted_minute(totals, self._sizes.with_more(sizes))
@@ -376,11 +390,11 @@ class QueueRecorder:
         rows.add(self._minute_s, _with_gauges(counted, gauges, looks))
         return rows.timed
 
-    def _gathered(self) -> Rows:
+    def _gathered(self, *, in_commit: bool) -> Rows:
         rows = Rows(MINUTE_S)
-        rows.timed = list(self.minutes.timed)
-        for at_s, row in self._ended_minutes:
-            rows.add(at_s, row)
+        if in_commit:
+            rows.extend(self._in_commit.timed)
+        rows.extend(self.minutes.timed)
         return rows
 
     def forget(self) -> None:
