@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Set
 from typing import Any
 
 import msgspec
@@ -19,13 +19,14 @@ from penstock.errors import StoreAway, StoreError, StoreUnknown
 from penstock.limits import DAY, HOUR
 from penstock.metrics.buckets import Bucket
 from penstock.metrics.queue_hours import HOUR_CHUNKS
-from penstock.metrics.queue_rows import QUEUE_CHUNKS, QUEUE_METRICS
-from penstock.metrics.series import Point
+from penstock.metrics.queue_rows import QUEUE_CHUNKS, QUEUE_METRICS, TimedQueueRow
+from penstock.metrics.series import Point, merged_points
+from penstock.promise import Promise
 from penstock.queues.fairness import NoisyTenants
 from penstock.queues.settings import Redrive
 from penstock.store.changes import Changes, EntryRow, LogRow
 from penstock.store.port import LAST, JournalEnd, Mark, Selection
-from penstock.turns import Steps
+from penstock.turns import Steps, finished
 from support.shards import ShardsWorld
 from support.world import MINUTE, ROOMY, SECOND, World, name_of, outgoing
 
@@ -1058,6 +1059,113 @@ def test_restarts_within_an_hour_lose_nothing_of_it_and_count_nothing_twice(mete
         assert found.sum / found.count == pytest.approx(expected.sum / expected.count, rel=0.05)
 
 
+ASKED_HOURS = (  # period, start, end, in seconds since HOUR_START_S
+    (3600, 0, 40 * 3600),
+    (3600, 1800, 39 * 3600 + 1800),
+    (7200, 3600, 37 * 3600),
+    (5 * 3600, 60, 30 * 3600 + 120),
+    (86_400, -7 * 3600, 41 * 3600),
+    (86_400, 13 * 60, 86_400 + 13 * 60),
+)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_hours_say_what_minutes_say(metered: World, seed: int) -> None:
+    """Thirty hours of random use, with restarts, crashes and refused commits."""
+    rng = random.Random(seed)
+    metered.create("q", visibility_ms=10 * MINUTE)
+    asked = [QUEUE_METRICS[name] for name in ("sent", "sent_bytes", "visible", "in_flight", "oldest_age")]
+    while metered.clock.wall_ms() < (HOUR_START_S + 30 * 3600) * SECOND:
+        for _ in range(rng.choice([0, 0, 1, 40])):
+            if rng.random() < 0.5:
+                metered.send_all("q", *["x"] * rng.randrange(1, 5), size=rng.choice([10, 200, 3000]))
+            received = metered.receive("q", rng.randrange(1, 10))
+            if rng.random() < 0.7:
+                metered.delete("q", *received)
+            metered.advance(rng.choice([SECOND, 20 * SECOND, 70 * SECOND]))
+        match rng.randrange(6):
+            case 0:
+                metered.restart()
+            case 1:
+                metered.crash()
+            case 2:
+                metered.refuse_next_commit()
+        metered.advance(rng.choice([MINUTE, 17 * MINUTE, 2 * HOUR]))
+        metered.store.refusals.clear()
+    now_s = metered.clock.wall_ms() // SECOND
+    for metric in asked:
+        minutes = points(metered, "q", metric.name, 60, HOUR_START_S - 86_400, now_s + 60)
+        assert len(minutes) > 20
+        for period_s, start_s, end_s in ASKED_HOURS:
+            times = HOUR_START_S + start_s, HOUR_START_S + end_s
+            expected = finished(merged_points(minutes, *times, period_s))
+            found = points(metered, "q", metric.name, period_s, *times)
+            assert [(at_s, *numbers(bucket)) for at_s, bucket in found] == [
+                (at_s, *map(pytest.approx, numbers(bucket))) for at_s, bucket in expected
+            ], (metric.name, period_s, start_s)
+            for (_, bucket), (_, other) in zip(found, expected, strict=True):
+                assert bucket.has_distribution == other.has_distribution
+                for share in (0.5, 0.9):
+                    assert percentile(bucket, share) == pytest.approx(percentile(other, share), rel=0.03)
+
+
+def percentile(bucket: Bucket, share: float) -> float:
+    passed = 0.0
+    for value, count in bucket.distribution():
+        passed += count
+        if passed >= share * bucket.count - 1e-6:
+            return value
+    return bucket.max
+
+
+def test_a_read_in_hours_unpacks_few_minutes(metered: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("q", "other"):
+        metered.create(name)
+    for _ in range(26 * 2):
+        use(metered, 1)
+        metered.send("other", "x")
+        metered.advance(29 * MINUTE)
+    unpacked: list[int] = []
+    unpack = QUEUE_CHUNKS.unpack
+
+    def counted(packed: bytes) -> list[TimedQueueRow]:
+        rows = unpack(packed)
+        unpacked.append(len(rows))
+        return rows
+
+    monkeypatch.setattr(QUEUE_CHUNKS, "unpack", counted)
+    metering, now_s = metered.broker.partition(0).metering, metered.clock.wall_ms() // SECOND
+    assert metering is not None
+    day_s = now_s // 60 * 60 - 86_400
+    (day,) = points(metered, "q", "sent", 86_400, day_s, day_s + 86_400)
+    assert day[1].sum == 48
+    assert len(unpacked) <= 10, "the hours in which the period begins and ends"
+    unpacked.clear()
+    assert len(points(metered, "q", "sent", 3600, HOUR_START_S + 7200, now_s)) >= 24
+    assert len(unpacked) <= 5, "the hour that has not ended"
+    reads: list[set[str]] = []
+    log = metered.store.log
+
+    def noted(kind: str, key: str, after: int, rows_max: int) -> list[LogRow]:
+        reads[-1].add(key)
+        return log(kind, key, after, rows_max)
+
+    read = metered.runtime.read
+
+    def apart(job: Callable[[], Any]) -> Promise[Any]:
+        def one() -> Any:
+            reads.append(set())
+            return job()
+
+        return read(one)
+
+    monkeypatch.setattr(metered.store, "log", noted)
+    monkeypatch.setattr(metered.runtime, "read", apart)
+    both = [(metered.queue(name), QUEUE_METRICS["sent"]) for name in ("q", "other")]
+    assert all(metered.do(metering.points(both, START_S, now_s, 60)))
+    assert max(map(len, reads)) == 1, "the rows of one queue at a time"
+
+
 @pytest.mark.parametrize("is_swept", [False, True], ids=["minutes are there", "minutes are removed"])
 def test_nothing_is_counted_twice_where_hours_begin(metered: World, is_swept: bool) -> None:
     metered.create("q")
@@ -1083,6 +1191,7 @@ def test_a_queue_of_an_earlier_release_has_no_hours(metered: World) -> None:
     use(metered, 130)
     metered.restart()  # stores what was gathered
     end_s = metered.clock.wall_ms() // SECOND
+    use(metered, 65)  # stores the minute of the stop
     before = sums(metered, "q", "sent", period_s=3600, start_s=HOUR_START_S, end_s=end_s)
     metered.shard.changes.truncated["metrics-hours", str(metered.queue("q").id)] = LAST
     metered.clock.advance(14 * DAY)

@@ -15,7 +15,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from penstock.broker.metric_log import MetricLog, RecentEntry, packed_chunks
+from penstock.broker.metric_log import MetricLog, RecentEntry, StoredRows, packed_chunks
 from penstock.broker.parts import Part
 from penstock.broker.queue_figures import FigureReader, QueueFigures, is_walked, levels_of
 from penstock.broker.recording import NO_LOOKS, MinuteLooks, QueueRecorder, SecondsMemory, looked_row
@@ -25,7 +25,7 @@ from penstock.clock import wall_offset
 from penstock.errors import StoreClosed, StoreError
 from penstock.limits import HOUR, MINUTE, SECOND
 from penstock.metrics.chunks import rows_between
-from penstock.metrics.queue_hours import HourRow, hour_points
+from penstock.metrics.queue_hours import hour_points
 from penstock.metrics.queue_rows import (
     ALL_LOOKS,
     SHORT_HELD_S,
@@ -33,13 +33,14 @@ from penstock.metrics.queue_rows import (
     NoisyGroups,
     QueueMetric,
     QueueRow,
-    Rows,
     TimedQueueRow,
     points_of,
+    rows_within,
     short_points,
 )
-from penstock.metrics.series import HOUR_S, MINUTE_S, Point, merged_points
+from penstock.metrics.series import MINUTE_S, Point, merged_points
 from penstock.promise import Promise, run_detached
+from penstock.store.port import LAST
 from penstock.turns import Steps, Turns, finished
 
 if TYPE_CHECKING:
@@ -80,7 +81,6 @@ class Metering(Part):
         self._stopped = False
         self._unwritten: list[RecentEntry] = []  # minutes whose commit was refused
         self._swept = 0
-        self._version = 0  # how often chunks were written
 
     def start(self) -> None:
         run_detached(self._restore())
@@ -214,7 +214,6 @@ class Metering(Part):
         by_id = {queue.id: packed[queue.id] for queue in chunks if queue in self._recorders}
         last = self._unwritten[-1]
         entries = [*self._unwritten[:-1], RecentEntry(last.minute_s, last.rows, last.same, list(by_id))]
-        self._version += 1
         recorders = [self._recorders[queue] for queue in chunks if queue in self._recorders]
         for recorder in recorders:
             recorder.begin_chunk()
@@ -307,16 +306,21 @@ class Metering(Part):
         used_ms = {
             queue.id: queue.metrics.used_ms for queue in self._recorders if self._is_active(queue, now_ms)
         }
+        minute_s = (now_ms + self._offset_ms) // MINUTE * MINUTE_S
         chunks: dict[int, list[TimedQueueRow]] = {}
+        not_ended: list[tuple[int, int, QueueRow]] = []
         for queue, recorder in self._recorders.items():
             levels = levels_of(queue, now_ms) or recorder.last.levels
             looks = MinuteLooks(levels, self._known_oldest_s(queue, recorder), recorder.last.noisy)
             # A commit under way has the others: if it is refused, so is this one.
-            if rows := self._rows_until_now(queue, recorder, looks, in_commit=False):
-                chunks[queue.id] = rows
-        if chunks:
-            packed = finished(packed_chunks(chunks, (now_ms + self._offset_ms) // SECOND))
-            self._log.write([RecentEntry(now_ms // SECOND, used_ms=used_ms)], packed)
+            rows = self._rows_until_now(queue, recorder, looks, in_commit=False)
+            # The next process goes on with the minute that has not ended: a minute is in one chunk only.
+            not_ended += [(queue.id, at_s, row) for at_s, _, row in rows_within(rows, minute_s, LAST)]
+            if ended := list(rows_within(rows, 0, minute_s)):
+                chunks[queue.id] = ended
+        if chunks or not_ended:
+            packed = finished(packed_chunks(chunks, minute_s))
+            self._log.write([RecentEntry(now_ms // SECOND, not_ended, used_ms=used_ms)], packed)
             self._figures.note_numbers()
             self._figures.store_numbers(now=True)
 
@@ -334,7 +338,8 @@ class Metering(Part):
                 metrics.used_ms = max(metrics.used_ms, gathered.used_ms.get(queue.id, 0))
                 if rows is not None:
                     recorder.minutes = rows
-                    metrics.used_ms = max(metrics.used_ms, rows.end_s * SECOND - self._offset_ms)
+                    if queue.id not in gathered.used_ms:
+                        metrics.used_ms = max(metrics.used_ms, rows.end_s * SECOND - self._offset_ms)
         self._restored.resolve(None)
         self._set_round()
 
@@ -344,42 +349,57 @@ class Metering(Part):
         self, asked: Sequence[tuple[LiveQueue, QueueMetric]], start_s: int, end_s: int, period_s: int
     ) -> list[list[Point]]:
         """Returns the buckets of a period for each queue and metric, from ``start_s`` on; those without values are
-        left out. Periods of whole hours have hours where minutes are not kept any more.
+        left out. Periods of whole hours have the hours that are in one period each.
 
         A period of less than a minute has seconds, which are kept for some hours while a queue is used, and not
         through a restart. Where there are none, numbers of messages hold their values."""
         wanted: defaultdict[LiveQueue, set[Look]] = defaultdict(set)
-        for queue, metric in asked:
+        places: defaultdict[LiveQueue, list[int]] = defaultdict(list)
+        for place, (queue, metric) in enumerate(asked):
             wanted[queue].update(metric.looks)
+            places[queue].append(place)
+        looks = await self._present_looks(wanted, end_s)
+        found: list[list[Point]] = [[] for _ in asked]
+        times = start_s, end_s, period_s
+        for (
+            queue,
+            of_queue,
+        ) in places.items():  # one after the other, because the rows of many take much memory
+            points = await self._points_of([asked[place] for place in of_queue], queue, looks[queue], *times)
+            for place, each in zip(of_queue, points, strict=False):
+                found[place] = each
+        return found
+
+    async def _points_of(
+        self,
+        asked: Sequence[tuple[LiveQueue, QueueMetric]],
+        queue: LiveQueue,
+        looks: MinuteLooks,
+        start_s: int,
+        end_s: int,
+        period_s: int,
+    ) -> list[list[Point]]:
+        """Those of one queue, by metric; none if it does not exist any more."""
         is_short = period_s < MINUTE_S
         from_s = start_s - SHORT_HELD_S if is_short else start_s
-        looks = await self._present_looks(wanted, end_s)
-        minutes = await self._minutes(looks, from_s, end_s)
-        hours: dict[int, dict[int, HourRow]] = {}
-        if period_s % HOUR_S == 0:
-            ids = [queue.id for queue in minutes]
-            hours = await self._log.hours(ids, start_s, end_s, self._offset_ms)
+        known = await self._rows(queue, looks, from_s, end_s, period_s)
+        if known is None:
+            return []
+        minutes, hours = known.minutes.timed, known.hours
         now_s = (self._shard.clock.now_ms() + self._offset_ms) // SECOND
         seconds = [
-            self._seconds(queue, metric, looks[queue], from_s, now_s) if is_short else ()
-            for queue, metric in asked
+            self._seconds(queue, metric, looks, from_s, now_s) if is_short else () for _, metric in asked
         ]
 
         def computed() -> Steps[list[list[Point]]]:
             found: list[list[Point]] = []
-            for (queue, metric), short in zip(asked, seconds, strict=True):
-                rows = minutes.get(queue, [])
+            for (_, metric), short in zip(asked, seconds, strict=True):
                 if is_short:
-                    points = yield from short_points(metric, short, rows, start_s, end_s, period_s, now_s)
+                    points = yield from short_points(metric, short, minutes, start_s, end_s, period_s, now_s)
                 else:
-                    by_hour = hours.get(queue.id, {})
-                    wanted = (
-                        timed
-                        for timed in rows_between(rows, MINUTE_S, start_s, end_s)
-                        if timed[0] // HOUR_S * HOUR_S not in by_hour
-                    )
-                    by_minute = points_of(metric, wanted, MINUTE_S, now_s)
-                    all_points = chain(hour_points(metric, by_hour), by_minute)
+                    rows = rows_between(minutes, MINUTE_S, start_s, end_s)
+                    by_minute = points_of(metric, rows, MINUTE_S, now_s)
+                    all_points = chain(hour_points(metric, hours), by_minute)
                     points = yield from merged_points(all_points, start_s, end_s, period_s)
                 found.append(points)
             return found
@@ -405,28 +425,19 @@ class Metering(Part):
         rows = recorder.second_rows(start_s, now_s)
         return chain(rows, [(now_s, looked_row(looks))]) if metric.looks else rows
 
-    async def _minutes(
-        self, looks: Mapping[LiveQueue, MinuteLooks], start_s: int, end_s: int
-    ) -> dict[LiveQueue, list[TimedQueueRow]]:
-        """What is stored, what was gathered, and the minute that has not ended. The store is read only for queues
-        of which not enough was gathered."""
-        while True:
-            version = self._version
-            gathered = {
-                queue: self._rows_until_now(queue, recorder, present)
-                for queue, present in looks.items()
-                if (recorder := self._recorders.get(queue)) is not None
-            }
-            ids = [queue.id for queue in gathered if not self._recorders[queue].has_minutes_from(start_s)]
-            stored = await self._log.chunks(ids, start_s, end_s, self._offset_ms)
-            if version == self._version:
-                break  # else rows may be in what was read and be gathered
-        found: dict[LiveQueue, list[TimedQueueRow]] = {}
-        for queue, present_rows in gathered.items():
-            rows = stored.get(queue.id) or Rows(MINUTE_S)
-            rows.extend(present_rows)
-            found[queue] = rows.timed
-        return found
+    async def _rows(
+        self, queue: LiveQueue, looks: MinuteLooks, start_s: int, end_s: int, period_s: int
+    ) -> StoredRows | None:
+        """What is stored, what was gathered, and the minute that has not ended. The store is read only if not enough
+        was gathered."""
+        while (recorder := self._recorders.get(queue)) is not None:
+            minutes, gathered = recorder.minutes, self._rows_until_now(queue, recorder, looks)
+            from_s, offset_ms = recorder.minutes_from_s, self._offset_ms
+            stored = await self._log.read(queue.id, start_s, end_s, period_s, from_s, offset_ms)
+            if recorder.minutes is minutes:  # else rows may be in what was read and be gathered
+                stored.minutes.extend(gathered)
+                return stored
+        return None
 
     def _rows_until_now(
         self, queue: LiveQueue, recorder: QueueRecorder, looks: MinuteLooks, *, in_commit: bool = True

@@ -20,20 +20,22 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from functools import partial
 from heapq import heapify, heappop, heappush
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from penstock.broker.shard import Commit, Shard
 from penstock.limits import DAY, HOUR, MINUTE, SECOND
-from penstock.metrics.chunks import decompressed
+from penstock.metrics.chunks import ChunkForm, TimedRow, decompressed
 from penstock.metrics.queue_hours import HOUR_CHUNKS, HourRow, hours_of
-from penstock.metrics.queue_rows import QUEUE_CHUNKS, QueueRow, Rows, TimedQueueRow
+from penstock.metrics.queue_rows import QUEUE_CHUNKS, QueueRow, Rows, TimedQueueRow, rows_within
 from penstock.metrics.series import HOUR_S, MINUTE_S, kept_s
 from penstock.store.changes import LogRow, RecordKind
 from penstock.store.moving import left_out
 from penstock.store.port import LAST, Store
 from penstock.turns import Steps
+
+R = TypeVar("R")
 
 log = logging.getLogger("penstock.broker")
 
@@ -86,7 +88,9 @@ class Gathered(NamedTuple):
     """What recent entries say together, by queue: rows that are in no chunk, and when it was used last."""
 
     rows: dict[int, Rows]
-    used_ms: dict[int, int]  # of the broker's clock; only those known at a stop
+    used_ms: dict[
+        int, int
+    ]  # of the broker's clock; only if it is known from a stop and has no rows since then
     position: int  # of the last entry
 
     def add(self, entry: RecentEntry) -> None:
@@ -99,6 +103,8 @@ class Gathered(NamedTuple):
                 rows.add(entry.minute_s, rows.timed[-1].row)
         for id in entry.stored:
             self.rows.pop(id, None)
+        for id in (*(id for id, _, _ in entry.rows), *entry.same):
+            self.used_ms.pop(id, None)
         self.used_ms.update(entry.used_ms)
 
 
@@ -117,6 +123,24 @@ def packed_chunks(chunks: Mapping[int, list[TimedQueueRow]], until_s: int) -> St
         found[id] = PackedChunk(QUEUE_CHUNKS.pack(rows), HOUR_CHUNKS.pack(hours))
         yield
     return found
+
+
+class StoredRows(NamedTuple):
+    """What is stored of a queue: hours, and the minutes of all other times."""
+
+    minutes: Rows
+    hours: dict[int, HourRow]
+
+
+class _RowsQuery(NamedTuple):
+    queue: int
+    start_s: int
+    end_s: int
+    period_s: int
+    hours_from_s: int  # no part of an hour from here on was removed
+    minutes_from_s: int  # no minute from here on was removed
+    until: int  # the first position that is not read
+    offset_ms: int  # of the wall clock
 
 
 Settled = Callable[[bool], None]
@@ -304,33 +328,25 @@ class MetricLog:
         """The position before which the outcome of all commits is known."""
         return min(self._open, default=LAST)
 
-    async def chunks(self, queues: list[int], start_s: int, end_s: int, offset_ms: int) -> dict[int, Rows]:
-        """The stored rows of queues from a time to another, and some around it. ``offset_ms``: of the wall clock."""
-        # A chunk is stored after its last row. An hour more, because the wall clock may have been set since.
-        after_ms = start_s * SECOND - offset_ms - HOUR - abs(offset_ms)
-        if not queues:
-            return {}
-        store = self._shard.store
-        from_s, until = start_s - HOUR_S, self.known_to
-        return await self._shard.read(partial(_read_chunks, store, queues, after_ms, until, from_s, end_s))
-
-    async def hours(
-        self, queues: Iterable[int], start_s: int, end_s: int, offset_ms: int
-    ) -> dict[int, dict[int, HourRow]]:
-        """The hours of queues, by time, that begin from a time to another, and before the minutes that are kept. An
-        hour is left out if a part of it may be gone."""
+    async def read(
+        self, queue: int, start_s: int, end_s: int, period_s: int, gathered_from_s: int, offset_ms: int
+    ) -> StoredRows:
+        """What is stored of the buckets of a queue that begin in [start, end). ``gathered_from_s``: from then on no
+        minute is in a chunk. ``offset_ms``: of the wall clock."""
         now_ms = self._shard.clock.now_ms()
-        times: dict[int, tuple[int, int]] = {}
-        for id in queues:
-            from_s = max(start_s, _next_hour_s(self._hours_gone_to(id, now_ms) + offset_ms))
-            until_s = min(end_s, _next_hour_s(self._gone_to(id, now_ms) + offset_ms))
-            if from_s < until_s:
-                times[id] = from_s, until_s
-        if not times:
-            return {}
-        return await self._shard.read(
-            partial(_read_hours, self._shard.store, times, self.known_to, offset_ms)
+        wanted = _RowsQuery(
+            queue,
+            start_s,
+            min(end_s, gathered_from_s),
+            period_s,
+            _next_hour_s(self._hours_gone_to(queue, now_ms) + offset_ms),
+            _next_hour_s(self._gone_to(queue, now_ms) + offset_ms),
+            self.known_to,
+            offset_ms,
         )
+        if wanted.start_s >= wanted.end_s:
+            return StoredRows(Rows(MINUTE_S), {})
+        return await self._shard.read(partial(_read_rows, self._shard.store, wanted))
 
 
 def _next_hour_s(wall_ms: int) -> int:
@@ -362,40 +378,58 @@ def read_log(
         after = page[-1].position
 
 
-def _read_chunks(
-    store: Store, queues: list[int], after_ms: int, until: int, start_s: int, end_s: int
-) -> dict[int, Rows]:
-    found: dict[int, Rows] = {}
+def _read_rows(store: Store, wanted: _RowsQuery) -> StoredRows:
+    minutes, hours = Rows(MINUTE_S), dict[int, HourRow]()
+    has_hours = wanted.period_s % HOUR_S == 0
+    times = _times_of_hours(store, wanted) if has_hours else []
+    if times:
+        for hour_s, _, row in _timed(store, HOUR_CHUNKS, HOURS_LOG, wanted, times[0][0], times[-1][1]):
+            if any(begin_s <= hour_s < end_s for begin_s, end_s in times):
+                present = hours.get(hour_s)
+                hours[hour_s] = row if present is None else HOUR_CHUNKS.merged(present, row)
+    begin_s = max(wanted.start_s, wanted.minutes_from_s) if has_hours else wanted.start_s
+    for hours_begin_s, hours_end_s in [*times, (wanted.end_s, wanted.end_s)]:
+        if begin_s < hours_begin_s:
+            timed = _timed(store, QUEUE_CHUNKS, METRICS_LOG, wanted, begin_s, hours_begin_s)
+            minutes.extend(list(rows_within(timed, begin_s, hours_begin_s)))
+        begin_s = max(begin_s, hours_end_s)
+    return StoredRows(minutes, hours)
+
+
+def _times_of_hours(store: Store, wanted: _RowsQuery) -> list[tuple[int, int]]:
+    """The times of which hours are read and not their minutes, in order."""
+    start_s, end_s, period_s = wanted.start_s, wanted.end_s, wanted.period_s
+    from_s = max(_next_hour_s(start_s * SECOND), wanted.hours_from_s)
+    found: list[tuple[int, int]] = []
+    if from_s < min(end_s, wanted.minutes_from_s):
+        found.append((from_s, min(_next_hour_s(end_s * SECOND), wanted.minutes_from_s)))
+        from_s = found[0][1]
+    if from_s < end_s:
+        # Chunks of earlier releases have no hours.
+        for first in store.log(HOURS_LOG, str(wanted.queue), -1, 1):
+            from_s = max(from_s, _next_hour_s(first.position + wanted.offset_ms))
+            for hour_s in range(from_s, end_s - HOUR_S + 1, HOUR_S):
+                if (hour_s - start_s) % period_s > period_s - HOUR_S:
+                    continue  # a part of it is in the next period
+                if found and found[-1][1] == hour_s:
+                    found[-1] = found[-1][0], hour_s + HOUR_S
+                else:
+                    found.append((hour_s, hour_s + HOUR_S))
+    return found
+
+
+def _timed(
+    store: Store, form: ChunkForm[R], kind: str, wanted: _RowsQuery, start_s: int, end_s: int
+) -> Iterator[TimedRow[R]]:
+    """The rows of chunks that may have some from a time to another."""
+    # A chunk is stored after its last row. An hour more, because the wall clock may have been set since.
+    after_ms = start_s * SECOND - wanted.offset_ms - HOUR - abs(wanted.offset_ms)
     # Most chunks have the rows of an hour.
     chunks_per_read = min(_ENTRIES_PER_READ, (end_s - start_s) // HOUR_S + _CHUNKS_MORE)
-    for id in queues:
-        rows = found[id] = Rows(MINUTE_S)
-        for stored in read_log(store, id, after_ms, chunks_per_read):
-            if stored.position >= until:
-                break
-            chunk = QUEUE_CHUNKS.readable(stored.data)
-            rows.extend([row for row in chunk if row.at_s + row.times * MINUTE_S > start_s])
-            if chunk and chunk[0].at_s > end_s + HOUR_S:
-                break  # an hour more, because the wall clock may have been set
-    return found
-
-
-def _read_hours(
-    store: Store, times: Mapping[int, tuple[int, int]], until: int, offset_ms: int
-) -> dict[int, dict[int, HourRow]]:
-    """``times``: from when to when, by queue id."""
-    found: dict[int, dict[int, HourRow]] = {}
-    for id, (start_s, end_s) in times.items():
-        hours = found[id] = {}
-        after_ms = start_s * SECOND - offset_ms - HOUR - abs(offset_ms)  # as with minutes
-        for stored in read_log(store, id, after_ms, kind=HOURS_LOG):
-            if stored.position >= until:
-                break
-            chunk = HOUR_CHUNKS.readable(stored.data)
-            for hour_s, _, row in chunk:
-                if start_s <= hour_s < end_s:
-                    present = hours.get(hour_s)
-                    hours[hour_s] = row if present is None else HOUR_CHUNKS.merged(present, row)
-            if chunk and chunk[0].at_s > end_s + HOUR_S:
-                break
-    return found
+    for stored in read_log(store, wanted.queue, after_ms, chunks_per_read, kind):
+        if stored.position >= wanted.until:
+            break
+        chunk = form.readable(stored.data)
+        yield from chunk
+        if chunk and chunk[0].at_s > end_s + HOUR_S:
+            break

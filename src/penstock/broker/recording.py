@@ -26,6 +26,7 @@ from penstock.metrics.queue_rows import (
     extended,
 )
 from penstock.metrics.series import MINUTE_S, SECOND_S, kept_s
+from penstock.store.port import LAST
 
 _SECONDS_KEPT_S = kept_s(SECOND_S)
 _ROWS_PER_CHUNK = 60
@@ -345,10 +346,11 @@ class QueueRecorder:
         unlooked = [] if self._unlooked is None else [self._unlooked]
         return chain(self._seconds.taken(start_s, end_s), unlooked)
 
-    def has_minutes_from(self, start_s: int) -> bool:
-        """Whether no stored chunk has minutes from this time on. A minute may be in a chunk and here, in parts."""
+    @property
+    def minutes_from_s(self) -> int:
+        """The time from which no stored chunk has minutes. The minute before may be in a chunk and here, in parts."""
         minutes = self._in_commit.timed or self.minutes.timed
-        return bool(minutes) and max(minutes[0].at_s + MINUTE_S, self._stored_to_s) <= start_s
+        return max(minutes[0].at_s + MINUTE_S, self._stored_to_s) if minutes else LAST
 
     def begin_chunk(self) -> None:
         """All minutes are in a chunk of the open commit."""

@@ -115,6 +115,15 @@ def _parts(gauge: Gauge) -> tuple[int, int, float]:
 TimedQueueRow = TimedRow[QueueRow]
 
 
+def rows_within(minutes: Iterable[TimedQueueRow], start_s: int, end_s: int) -> Iterator[TimedQueueRow]:
+    """The rows of minutes that begin in [start, end)."""
+    for at_s, times, row in minutes:
+        passed = max(0, -((at_s - start_s) // MINUTE_S))
+        wanted = min(times, -((at_s - end_s) // MINUTE_S)) - passed
+        if wanted > 0:
+            yield TimedRow(at_s + passed * MINUTE_S, wanted, row)
+
+
 class Rows:
     """The last rows of a queue, in the order in which they came."""
 
