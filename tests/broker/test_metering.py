@@ -875,6 +875,48 @@ def test_a_refused_commit_loses_nothing(metered: World) -> None:
     }
 
 
+def test_a_second_crash_loses_nothing_that_was_stored_before_the_first(metered: World) -> None:
+    metered.create("q")
+    use_until_chunk(metered)
+    use(metered, 3)
+    metered.advance(SECOND)
+    before = sums(metered, "q", "sent")
+    metered.crash()
+    metered.clock.advance(2 * HOUR)
+    use(metered, 2)
+    metered.advance(SECOND)
+    metered.crash()
+    end_s = START_S + 60 * (max(before) - 1)
+    assert sums(metered, "q", "sent", end_s=end_s) == {
+        at: before[at] for at in before if at < max(before) - 1
+    }
+
+
+def test_recent_entries_go_when_their_rows_are_in_chunks(metered: World) -> None:
+    for n in range(10):
+        metered.create(f"q{n}")
+    for _ in range(4):
+        metered.advance(50 * MINUTE)
+        metered.refuse_next_commit()
+        metered.advance(MINUTE)
+        metered.crash()
+        metered.advance(100 * MINUTE)
+        recent = metered.store.log("metrics", "recent", -1, 1000)
+        assert len(recent) <= 61
+
+
+def test_a_chunk_whose_minute_was_refused_is_stored_in_the_next_one(metered: World) -> None:
+    metered.create("q")
+    use_until_chunk(metered)
+    before = stored_counts(metered)["minutes"]
+    metered.refuse_next_commit()
+    metered.advance(SECOND)
+    assert not metered.store.refusals
+    assert stored_counts(metered)["minutes"] == before
+    metered.advance(MINUTE)
+    assert stored_counts(metered)["minutes"] == sum(sums(metered, "q", "sent").values()) > before
+
+
 def stored_counts(world: World) -> dict[str, float]:
     """How many messages were sent by all stored chunks of the queue, and how many more minutes these have than
     values are in their hours."""

@@ -15,7 +15,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from penstock.broker.metric_log import MetricLog, RecentEntry, StoredRows, packed_chunks
+from penstock.broker.metric_log import MetricLog, PlacedEntry, RecentEntry, StoredRows, packed_chunks
 from penstock.broker.parts import Part
 from penstock.broker.queue_figures import FigureReader, QueueFigures, is_walked, levels_of
 from penstock.broker.recording import NO_LOOKS, MinuteLooks, QueueRecorder, SecondsMemory, looked_row
@@ -55,6 +55,7 @@ _AWAKE_MS = MINUTE
 _ROUND_DELAY_MS = SECOND // 2  # so that the last second of the minute was looked at
 _ROWS_MIN, _ROWS_MAX = 10, 60  # of a queue, before they are stored as a chunk
 _ROWS_TOTAL_MAX = 200_000
+_CHUNK_MINUTES = 60  # from one chunk of a queue to the next
 _UNWRITTEN_MAX = 60  # minutes
 _QUEUES_PER_TURN = 100
 _SWEEPS = 24  # until every queue was swept, once an hour
@@ -79,7 +80,8 @@ class Metering(Part):
         self._round: Timer | None = None
         self._restored: Promise[None] = Promise()
         self._stopped = False
-        self._unwritten: list[RecentEntry] = []  # minutes whose commit was refused
+        self._unwritten: list[PlacedEntry] = []  # minutes whose commit was refused
+        self._chunked_to: int | None = None  # the last minute whose due chunks are stored
         self._swept = 0
 
     def start(self) -> None:
@@ -190,20 +192,24 @@ class Metering(Part):
         now_ms = shard.clock.now_ms()
         minute_s = (now_ms + self._offset_ms) // MINUTE * MINUTE_S - MINUTE_S
         self._memory.trim(minute_s)
+        position = self._log.next_entry_position()
         rows: list[tuple[int, int, QueueRow]] = []
         same: list[int] = []
         async for queue, looks in self._active_queues(now_ms):
             queue.metrics.pass_time(now_ms)
             recorder = self._recorders[queue]
             for at_s, row in recorder.end_minute(minute_s, looks):
-                if recorder.minutes.add(at_s, row):
+                if recorder.add_minute(at_s, row, position):
                     rows.append((queue.id, at_s, row))
                 else:
                     same.append(queue.id)
         if rows or same:
-            self._unwritten = [*self._unwritten[1 - _UNWRITTEN_MAX :], RecentEntry(minute_s, rows, same)]
+            entry = PlacedEntry(position, RecentEntry(minute_s, rows, same))
+            self._unwritten = [*self._unwritten[1 - _UNWRITTEN_MAX :], entry]
+        if self._chunked_to is None:
+            self._chunked_to = minute_s // MINUTE_S - 1
         if self._unwritten and shard.refuses is None and shard.ended is None:
-            await self._write(minute_s, self._due_chunks(minute_s // MINUTE_S))
+            await self._write(minute_s, self._due_chunks(minute_s // MINUTE_S, self._chunked_to))
 
     async def _write(self, minute_s: int, chunks: dict[LiveQueue, list[TimedQueueRow]]) -> None:
         shard = self._shard
@@ -212,36 +218,41 @@ class Metering(Part):
         if self._stopped or shard.refuses is not None or shard.ended is not None:
             return  # a stop stores what was gathered
         by_id = {queue.id: packed[queue.id] for queue in chunks if queue in self._recorders}
-        last = self._unwritten[-1]
-        entries = [*self._unwritten[:-1], RecentEntry(last.minute_s, last.rows, last.same, list(by_id))]
+        position, last = self._unwritten[-1]
+        last = RecentEntry(last.minute_s, last.rows, last.same, list(by_id))
+        entries = [*self._unwritten[:-1], PlacedEntry(position, last)]
         recorders = [self._recorders[queue] for queue in chunks if queue in self._recorders]
         for recorder in recorders:
             recorder.begin_chunk()
-        self._log.write(entries, by_id, partial(self._settled, self._unwritten, recorders))
+        gathered = [recorder.recent_from for recorder in self._recorders.values() if recorder.minutes.timed]
+        settled = partial(self._settled, minute_s // MINUTE_S, position, recorders)
+        self._log.write(entries, by_id, min(gathered, default=position), settled)
         self._figures.store_numbers()
         if minute_s % (60 * MINUTE_S) == 0:
             self._sweep()
         await shard.settled()
 
     def _settled(
-        self, written: Sequence[RecentEntry], recorders: Iterable[QueueRecorder], is_durable: bool
+        self, minute: int, position: int, recorders: Iterable[QueueRecorder], is_durable: bool
     ) -> None:
-        """The outcome of a commit with these entries and with chunks of these queues is known."""
+        """The outcome of a commit with the entries up to this position and with chunks of these queues is known."""
         if is_durable:
-            ids = set(map(id, written))
-            self._unwritten = [entry for entry in self._unwritten if id(entry) not in ids]
+            self._unwritten = [each for each in self._unwritten if each.position > position]
+            self._chunked_to = minute
         for recorder in recorders:
             recorder.end_chunk(is_durable=is_durable)
 
-    def _due_chunks(self, minute: int) -> dict[LiveQueue, list[TimedQueueRow]]:
-        """Returns the rows to pack: a queue is due once an hour, in its own minute, or if it has very many rows."""
+    def _due_chunks(self, minute: int, done_to: int) -> dict[LiveQueue, list[TimedQueueRow]]:
+        """Returns the rows to pack: a queue is due once an hour, in its own minute, or if it has very many rows.
+        ``done_to``: the last minute of which this was stored. Those after it may have been refused or left out."""
+        passed = max(1, minute - done_to)
         gathered = [(queue, recorder.minutes.timed) for queue, recorder in self._recorders.items()]
         busy = sum(len(rows) > 1 for _, rows in gathered)
         rows_max = max(_ROWS_MIN, min(_ROWS_MAX, _ROWS_TOTAL_MAX // (busy or 1)))
         return {
             queue: list(rows)
             for queue, rows in gathered
-            if rows and (len(rows) >= rows_max or (minute + queue.id) % _ROWS_MAX == 0)
+            if rows and (len(rows) >= rows_max or (minute + queue.id) % _CHUNK_MINUTES < passed)
         }
 
     def _sweep(self) -> None:
@@ -320,7 +331,9 @@ class Metering(Part):
                 chunks[queue.id] = ended
         if chunks or not_ended:
             packed = finished(packed_chunks(chunks, minute_s))
-            self._log.write([RecentEntry(now_ms // SECOND, not_ended, used_ms=used_ms)], packed)
+            position = self._log.next_entry_position()
+            entry = RecentEntry(now_ms // SECOND, not_ended, used_ms=used_ms)
+            self._log.write([PlacedEntry(position, entry)], packed, position)
             self._figures.note_numbers()
             self._figures.store_numbers(now=True)
 
@@ -337,7 +350,7 @@ class Metering(Part):
                 metrics, rows = queue.metrics, gathered.rows.get(queue.id)
                 metrics.used_ms = max(metrics.used_ms, gathered.used_ms.get(queue.id, 0))
                 if rows is not None:
-                    recorder.minutes = rows
+                    recorder.minutes, recorder.recent_from = rows, gathered.first[queue.id]
                     if queue.id not in gathered.used_ms:
                         metrics.used_ms = max(metrics.used_ms, rows.end_s * SECOND - self._offset_ms)
         self._restored.resolve(None)

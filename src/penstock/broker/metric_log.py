@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple, TypeVar
@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from penstock.broker.shard import Commit, Shard
-from penstock.limits import DAY, HOUR, MINUTE, SECOND
+from penstock.limits import DAY, HOUR, SECOND
 from penstock.metrics.chunks import ChunkForm, TimedRow, decompressed
 from penstock.metrics.queue_hours import HOUR_CHUNKS, HourRow, hours_of
 from penstock.metrics.queue_rows import QUEUE_CHUNKS, QueueRow, Rows, TimedQueueRow, rows_within
@@ -42,7 +42,6 @@ log = logging.getLogger("penstock.broker")
 METRICS_LOG = "metrics"
 HOURS_LOG = "metrics-hours"
 _RECENT = "recent"
-_RECENT_KEPT_MS = HOUR + 10 * MINUTE  # longer than rows are gathered before they are stored in a chunk
 _KEPT_MS = kept_s(MINUTE_S) * SECOND
 _BLOCK_MS = 4 * HOUR
 _HOURS_KEPT_MS = kept_s(HOUR_S) * SECOND
@@ -80,6 +79,13 @@ class RecentEntry(msgspec.Struct, frozen=True, array_like=True):
     used_ms: dict[int, int] = {}  # when queues were used last; only at a stop
 
 
+class PlacedEntry(NamedTuple):
+    """An entry and its position in the log, which it has even if it is written later."""
+
+    position: int
+    entry: RecentEntry
+
+
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(RecentEntry).decode
 
@@ -91,12 +97,16 @@ class Gathered(NamedTuple):
     used_ms: dict[
         int, int
     ]  # of the broker's clock; only if it is known from a stop and has no rows since then
+    first: dict[int, int]  # the position of the first entry with these rows
     position: int  # of the last entry
 
-    def add(self, entry: RecentEntry) -> None:
+    def add(self, entry: RecentEntry, position: int) -> None:
         """Adds the next entry."""
         for id, at_s, row in entry.rows:
-            self.rows.setdefault(id, Rows(MINUTE_S)).add(at_s, row)
+            if id not in self.rows:
+                self.rows[id] = Rows(MINUTE_S)
+                self.first[id] = position
+            self.rows[id].add(at_s, row)
         for id in entry.same:
             rows = self.rows.get(id)
             if rows is not None and rows.timed:
@@ -158,6 +168,7 @@ class MetricLog:
         self._open: dict[int, Settled] = {}
         self._accounts: dict[int, str] = {}  # of queues, by their id
         self._full_block = self._trimmed_block = -1
+        self._entry_position = 0
 
     def add(self, queue: int, account: str) -> None:
         """A queue, which may have chunks from now on."""
@@ -167,13 +178,24 @@ class MetricLog:
         """The queue does not exist any more."""
         del self._accounts[queue]
 
+    def next_entry_position(self) -> int:
+        """A position for an entry, behind all others."""
+        written = (self._state.get(_STATE) or _NOTHING).position
+        self._entry_position = max(self._entry_position + 1, written + 1, self._shard.clock.now_ms())
+        return self._entry_position
+
     # -- in the open commit ----------------------------------------------------------------------------------
 
     def write(
-        self, entries: list[RecentEntry], chunks: Mapping[int, PackedChunk], settled: Settled | None = None
+        self,
+        entries: Sequence[PlacedEntry],
+        chunks: Mapping[int, PackedChunk],
+        recent_from: int,
+        settled: Settled | None = None,
     ) -> None:
         """``chunks``: all gathered rows of some queues, by id. They are read when the open commit is durable; without
-        ``settled`` by another process only: this one has them in memory until it ends."""
+        ``settled`` by another process only: this one has them in memory until it ends. ``recent_from``: the position
+        of the first entry with rows that are in no chunk. Those before it go."""
         changes, now_ms = self._shard.changes, self._shard.clock.now_ms()
         position = max((self._state.get(_STATE) or _NOTHING).position + 1, now_ms)
         self._open[position] = settled or (lambda is_durable: None)
@@ -192,12 +214,10 @@ class MetricLog:
                 changes.logs.append(LogRow(HOURS_LOG, str(id), position, chunk.hours))
             changes.truncated[METRICS_LOG, str(id)] = self._gone_to(id, position)
             changes.truncated[HOURS_LOG, str(id)] = self._hours_gone_to(id, position)
-        recent_from = position if entries[-1].used_ms else position - _RECENT_KEPT_MS
-        for entry in entries:
-            changes.logs.append(LogRow(METRICS_LOG, _RECENT, position, zlib.compress(_encode(entry))))
-            position += 1
-        changes.truncated[METRICS_LOG, _RECENT] = recent_from - 1
-        self._change(_STATE, position=position)
+        for at, entry in entries:
+            changes.logs.append(LogRow(METRICS_LOG, _RECENT, at, zlib.compress(_encode(entry))))
+        changes.truncated[METRICS_LOG, _RECENT] = min(recent_from, entries[0].position) - 1
+        self._change(_STATE, position=max(position, entries[-1].position))
 
     def _durable(self, position: int, _: Commit) -> None:
         self._open.pop(position)(True)
@@ -321,7 +341,9 @@ class MetricLog:
 
     async def gathered(self) -> Gathered:
         """What was in no chunk when the shard was closed or its process died."""
-        return await self._shard.read(partial(read_gathered, self._shard.store))
+        found = await self._shard.read(partial(read_gathered, self._shard.store))
+        self._entry_position = max(self._entry_position, found.position)
+        return found
 
     @property
     def known_to(self) -> int:
@@ -358,11 +380,11 @@ def _next_hour_s(wall_ms: int) -> int:
 
 
 def read_gathered(store: Store) -> Gathered:
-    found = Gathered({}, {}, -1)
+    found = Gathered({}, {}, {}, -1)
     while page := store.log(METRICS_LOG, _RECENT, found.position, _ENTRIES_PER_READ):
         for row in page:
             try:
-                found.add(_decode(decompressed(row.data, _ENTRY_BYTES_MAX)))
+                found.add(_decode(decompressed(row.data, _ENTRY_BYTES_MAX)), row.position)
             except ValueError as error:
                 log.warning("a minute of metrics cannot be read and is left out: %s", error)
         found = found._replace(position=page[-1].position)

@@ -223,9 +223,9 @@ class QueueRecorder:
     ``awake``."""
 
     __slots__ = (
-        "_account", "_ended_minutes", "_in_commit", "_levels", "_memory", "_minute_base", "_minute_s", "_on_used",
-        "_second_base", "_second_s", "_seconds", "_sizes", "_stored_to_s", "_unlooked", "_wall_offset_ms", "awake",
-        "last", "minutes",
+        "_account", "_ended_minutes", "_in_commit", "_in_commit_from", "_levels", "_memory", "_minute_base",
+        "_minute_s", "_on_used", "_second_base", "_second_s", "_seconds", "_sizes", "_stored_to_s", "_unlooked",
+        "_wall_offset_ms", "awake", "last", "minutes", "recent_from",
     )  # fmt: skip
 
     def __init__(
@@ -252,8 +252,11 @@ class QueueRecorder:
         """What was found last."""
         self.minutes = Rows(MINUTE_S)
         """Those that are in no chunk."""
+        self.recent_from = 0
+        """The position of the first recent entry that has some of them."""
         # Those before them, in a chunk of a commit whose outcome is not known.
         self._in_commit = Rows(MINUTE_S)
+        self._in_commit_from = 0
         self._stored_to_s = 0  # where the rows end that this process has stored in chunks
 
     # -- counts ----------------------------------------------------------------------------------------------
@@ -356,6 +359,13 @@ class QueueRecorder:
         """All minutes are in a chunk of the open commit."""
         assert not self._in_commit.timed
         self._in_commit, self.minutes = self.minutes, Rows(MINUTE_S)
+        self._in_commit_from = self.recent_from
+
+    def add_minute(self, at_s: int, row: QueueRow, recent_from: int) -> bool:
+        """Adds a minute that has ended and is in an entry of this position. False if it is as the one before."""
+        if not self.minutes.timed:
+            self.recent_from = recent_from
+        return self.minutes.add(at_s, row)
 
     def end_chunk(self, *, is_durable: bool) -> None:
         """The outcome of this commit is known."""
@@ -364,7 +374,7 @@ class QueueRecorder:
             self._stored_to_s = max(self._stored_to_s, rows.end_s)
         else:
             rows.extend(self.minutes.timed)
-            self.minutes = rows
+            self.minutes, self.recent_from = rows, self._in_commit_from
 
     def gathered_rows(self, *, in_commit: bool = True) -> list[TimedQueueRow]:
         """Minutes that are in no stored chunk. ``in_commit``: also those of a commit whose outcome is not known."""
