@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from penstock.broker import queue_figures
+from penstock.broker.live_queue import LiveQueue
 from penstock.broker.queue_figures import Levels, all_figures
 from penstock.broker.queue_metrics import Totals
 from penstock.broker.recording import MinuteLooks, QueueRecorder, SecondsMemory
@@ -18,12 +19,14 @@ from penstock.broker.summaries import QueueQuery, SummariesQuestion, summary_of
 from penstock.errors import StoreAway, StoreError, StoreUnknown
 from penstock.limits import DAY, HOUR
 from penstock.metrics.buckets import Bucket
+from penstock.metrics.budget import MetricBudget
 from penstock.metrics.queue_hours import HOUR_CHUNKS
 from penstock.metrics.queue_rows import QUEUE_CHUNKS, QUEUE_METRICS, TimedQueueRow
 from penstock.metrics.series import Point, merged_points
+from penstock.names import QueueName
 from penstock.promise import Promise
 from penstock.queues.fairness import NoisyTenants
-from penstock.queues.settings import Redrive
+from penstock.queues.settings import QueueSettings, Redrive
 from penstock.store.changes import Changes, EntryRow, LogRow
 from penstock.store.port import LAST, JournalEnd, Mark, Selection
 from penstock.turns import Steps, finished
@@ -319,7 +322,7 @@ def test_levels_of_a_minute_have_average_minimum_and_maximum(metered: World) -> 
 
 def test_the_levels_of_a_minute_stay_until_it_is_stored() -> None:
     """Many queues are looked at once a minute: the next minute has begun when the last of them have their turn."""
-    recorder = QueueRecorder("a", SecondsMemory(1_000_000), lambda: 0, lambda: None)
+    recorder = QueueRecorder("a", SecondsMemory(1_000_000), MetricBudget(1_000_000), lambda: 0, lambda: None)
 
     def look(second: int, visible: int) -> None:
         recorder.pass_time(START_MS + second * SECOND, Totals(), {})
@@ -915,6 +918,43 @@ def test_a_chunk_whose_minute_was_refused_is_stored_in_the_next_one(metered: Wor
     assert stored_counts(metered)["minutes"] == before
     metered.advance(MINUTE)
     assert stored_counts(metered)["minutes"] == sum(sums(metered, "q", "sent").values()) > before
+
+
+def count_sent(world: World, queue: LiveQueue, *sizes: float) -> None:
+    queue.metrics.turn(world.clock.now_ms())
+    for size in sizes:
+        queue.metrics.sent += 1
+        queue.metrics.sizes[int(size)] = queue.metrics.sizes.get(int(size), 0) + 1
+
+
+def test_minutes_that_cannot_be_stored_take_a_bounded_number_of_bytes() -> None:
+    """An account that has less than its share loses nothing."""
+    sizes_max = 60_000
+    with World(msgspec.structs.replace(ROOMY, metrics_minutes_bytes=sizes_max)) as world:
+        world.clock.advance(START_MS - world.clock.now_ms())
+        world.create("q")
+        modest = QueueName("111111111111", "eu-west-1", "modest")
+        world.do(world.broker.create(modest, QueueSettings(), {}))
+        world.store.full = True
+        with pytest.raises(StoreError):
+            world.send("q", "x")
+        metering = world.broker.partition(0).metering
+        assert metering is not None and world.shard.refuses
+        for minute in range(30):
+            count_sent(world, world.queue("q"), *(1.1**n for n in range(100 + minute)))
+            count_sent(world, world.broker.find(modest), 1)
+            world.advance(MINUTE)
+        assert metering._minutes_budget.used <= sizes_max + 10_000
+        found = points(world, "q", "sent")
+        assert 5 <= len(found) <= 25
+        asked = [(world.broker.find(modest), QUEUE_METRICS["sent"])]
+        (others,) = world.do(metering.points(asked, START_S, START_S + 1800, 60))
+        assert sum(bucket.sum for _, bucket in others) == 30
+        world.store.full = False
+        world.advance(MINUTE)
+        world.advance(62 * MINUTE)
+        assert metering._minutes_budget.used < 3_000
+        assert points(world, "q", "sent")[: len(found) - 2] == found[:-2]
 
 
 def stored_counts(world: World) -> dict[str, float]:

@@ -18,12 +18,20 @@ from typing import TYPE_CHECKING
 from penstock.broker.metric_log import MetricLog, PlacedEntry, RecentEntry, StoredRows, packed_chunks
 from penstock.broker.parts import Part
 from penstock.broker.queue_figures import FigureReader, QueueFigures, is_walked, levels_of
-from penstock.broker.recording import NO_LOOKS, MinuteLooks, QueueRecorder, SecondsMemory, looked_row
+from penstock.broker.recording import (
+    NO_LOOKS,
+    ROW_BYTES,
+    MinuteLooks,
+    QueueRecorder,
+    SecondsMemory,
+    looked_row,
+)
 from penstock.broker.runtime import Timer
 from penstock.broker.shard import Shard
 from penstock.clock import wall_offset
 from penstock.errors import StoreClosed, StoreError
 from penstock.limits import HOUR, MINUTE, SECOND
+from penstock.metrics.budget import MetricBudget
 from penstock.metrics.chunks import rows_between
 from penstock.metrics.queue_hours import hour_points
 from penstock.metrics.queue_rows import (
@@ -54,7 +62,6 @@ _ACTIVE_MS = (
 _AWAKE_MS = MINUTE
 _ROUND_DELAY_MS = SECOND // 2  # so that the last second of the minute was looked at
 _ROWS_MIN, _ROWS_MAX = 10, 60  # of a queue, before they are stored as a chunk
-_ROWS_TOTAL_MAX = 200_000
 _CHUNK_MINUTES = 60  # from one chunk of a queue to the next
 _UNWRITTEN_MAX = 60  # minutes
 _QUEUES_PER_TURN = 100
@@ -71,6 +78,8 @@ class Metering(Part):
         self._figures = figures
         self._turns = turns
         self._memory = memory
+        self._minutes_budget = MetricBudget(shard.limits.metrics_minutes_bytes)
+        self._left_out_logged_ms = 0
         self._log = MetricLog(shard, shards)
         self._recorders: dict[LiveQueue, QueueRecorder] = {}
         self._awake: dict[LiveQueue, None] = {}
@@ -97,7 +106,11 @@ class Metering(Part):
 
     def add(self, queue: LiveQueue) -> None:
         recorder = QueueRecorder(
-            queue.name.account, self._memory, self._wall_offset_ms, partial(self._wake, queue)
+            queue.name.account,
+            self._memory,
+            self._minutes_budget,
+            self._wall_offset_ms,
+            partial(self._wake, queue),
         )
         self._recorders[queue] = recorder
         self._log.add(queue.id, queue.name.account)
@@ -199,7 +212,9 @@ class Metering(Part):
             queue.metrics.pass_time(now_ms)
             recorder = self._recorders[queue]
             for at_s, row in recorder.end_minute(minute_s, looks):
-                if recorder.add_minute(at_s, row, position):
+                if not recorder.takes_minutes:
+                    self._log_left_out(now_ms)
+                elif recorder.add_minute(at_s, row, position):
                     rows.append((queue.id, at_s, row))
                 else:
                     same.append(queue.id)
@@ -210,6 +225,11 @@ class Metering(Part):
             self._chunked_to = minute_s // MINUTE_S - 1
         if self._unwritten and shard.refuses is None and shard.ended is None:
             await self._write(minute_s, self._due_chunks(minute_s // MINUTE_S, self._chunked_to))
+
+    def _log_left_out(self, now_ms: int) -> None:
+        if now_ms >= self._left_out_logged_ms + HOUR:
+            self._left_out_logged_ms = now_ms
+            log.warning("minutes of queues are left out of their metrics: too many could not be stored")
 
     async def _write(self, minute_s: int, chunks: dict[LiveQueue, list[TimedQueueRow]]) -> None:
         shard = self._shard
@@ -243,16 +263,22 @@ class Metering(Part):
             recorder.end_chunk(is_durable=is_durable)
 
     def _due_chunks(self, minute: int, done_to: int) -> dict[LiveQueue, list[TimedQueueRow]]:
-        """Returns the rows to pack: a queue is due once an hour, in its own minute, or if it has very many rows.
+        """Returns the rows to pack: a queue is due once an hour, in its own minute, or if its rows take much memory.
         ``done_to``: the last minute of which this was stored. Those after it may have been refused or left out."""
         passed = max(1, minute - done_to)
-        gathered = [(queue, recorder.minutes.timed) for queue, recorder in self._recorders.items()]
-        busy = sum(len(rows) > 1 for _, rows in gathered)
-        rows_max = max(_ROWS_MIN, min(_ROWS_MAX, _ROWS_TOTAL_MAX // (busy or 1)))
+        gathered = [
+            (queue, recorder) for queue, recorder in self._recorders.items() if recorder.minutes.timed
+        ]
+        budget, size_max = self._minutes_budget, LAST
+        if budget.used > budget.bytes_max // 2:
+            busy = sum(len(recorder.minutes.timed) > 1 for _, recorder in gathered)
+            size_max = max(_ROWS_MIN * ROW_BYTES, budget.bytes_max // 2 // (busy or 1))
         return {
-            queue: list(rows)
-            for queue, rows in gathered
-            if rows and (len(rows) >= rows_max or (minute + queue.id) % _CHUNK_MINUTES < passed)
+            queue: list(recorder.minutes.timed)
+            for queue, recorder in gathered
+            if len(recorder.minutes.timed) >= _ROWS_MAX
+            or recorder.minutes_bytes >= size_max
+            or (minute + queue.id) % _CHUNK_MINUTES < passed
         }
 
     def _sweep(self) -> None:
@@ -350,7 +376,7 @@ class Metering(Part):
                 metrics, rows = queue.metrics, gathered.rows.get(queue.id)
                 metrics.used_ms = max(metrics.used_ms, gathered.used_ms.get(queue.id, 0))
                 if rows is not None:
-                    recorder.minutes, recorder.recent_from = rows, gathered.first[queue.id]
+                    recorder.restore_minutes(rows, gathered.first[queue.id])
                     if queue.id not in gathered.used_ms:
                         metrics.used_ms = max(metrics.used_ms, rows.end_s * SECOND - self._offset_ms)
         self._restored.resolve(None)

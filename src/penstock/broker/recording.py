@@ -31,7 +31,8 @@ from penstock.store.port import LAST
 _SECONDS_KEPT_S = kept_s(SECOND_S)
 _ROWS_PER_CHUNK = 60
 _CHUNK_S = 30 * 60  # a chunk with fewer rows, because they repeat, has so many seconds
-_ROW_BYTES = 320  # of a row that is an object
+ROW_BYTES = 320  # of a row that is an object
+_SIZE_BYTES = 60  # of each size in it
 _ENDED_MAX = 60
 
 
@@ -61,7 +62,7 @@ class SecondRows:
     @property
     def size(self) -> int:
         """About how many bytes of memory the rows take."""
-        return self._packed_bytes + len(self._open.timed) * _ROW_BYTES
+        return self._packed_bytes + len(self._open.timed) * ROW_BYTES
 
     def add(self, at_s: int, row: QueueRow) -> bool:
         """True if it is the first row of a chunk."""
@@ -218,25 +219,28 @@ class _SizesOfMinute:
 
 
 class QueueRecorder:
-    """``account``: of the queue. ``memory``: of the seconds of all queues. ``wall_offset_ms``: what is added to a
+    """``account``: of the queue. ``memory``: of the seconds of all queues. ``minutes_budget``: for the minutes of all
+    queues that are not stored. ``wall_offset_ms``: what is added to a
     time of the broker's clock to get that of the wall clock. ``on_used`` is called when a queue is used that is not
     ``awake``."""
 
     __slots__ = (
-        "_account", "_ended_minutes", "_in_commit", "_in_commit_from", "_levels", "_memory", "_minute_base",
-        "_minute_s", "_on_used", "_second_base", "_second_s", "_seconds", "_sizes", "_stored_to_s", "_unlooked",
-        "_wall_offset_ms", "awake", "last", "minutes", "recent_from",
+        "_account", "_ended_minutes", "_in_commit", "_in_commit_bytes", "_in_commit_from", "_levels", "_memory",
+        "_minute_base", "_minute_s", "_minutes_budget", "_on_used", "_second_base", "_second_s", "_seconds", "_sizes",
+        "_stored_to_s", "_unlooked", "_wall_offset_ms", "awake", "last", "minutes", "minutes_bytes", "recent_from",
     )  # fmt: skip
 
     def __init__(
         self,
         account: str,
         memory: SecondsMemory,
+        minutes_budget: MetricBudget,
         wall_offset_ms: Callable[[], int],
         on_used: Callable[[], None],
     ) -> None:
         self._account = account
         self._memory = memory
+        self._minutes_budget = minutes_budget
         self._wall_offset_ms = wall_offset_ms
         self._on_used = on_used
         self.awake = False  # is it looked at every second?
@@ -252,11 +256,13 @@ class QueueRecorder:
         """What was found last."""
         self.minutes = Rows(MINUTE_S)
         """Those that are in no chunk."""
+        self.minutes_bytes = 0
+        """About how many bytes of memory they take."""
         self.recent_from = 0
         """The position of the first recent entry that has some of them."""
         # Those before them, in a chunk of a commit whose outcome is not known.
         self._in_commit = Rows(MINUTE_S)
-        self._in_commit_from = 0
+        self._in_commit_from = self._in_commit_bytes = 0
         self._stored_to_s = 0  # where the rows end that this process has stored in chunks
 
     # -- counts ----------------------------------------------------------------------------------------------
@@ -360,19 +366,41 @@ class QueueRecorder:
         assert not self._in_commit.timed
         self._in_commit, self.minutes = self.minutes, Rows(MINUTE_S)
         self._in_commit_from = self.recent_from
+        self._in_commit_bytes, self.minutes_bytes = self.minutes_bytes, 0
+
+    @property
+    def takes_minutes(self) -> bool:
+        """Whether there is memory for another minute: if not, accounts that have less than their share have it."""
+        budget = self._minutes_budget
+        return not (budget.is_spent and budget.is_above_share(self._account))
 
     def add_minute(self, at_s: int, row: QueueRow, recent_from: int) -> bool:
         """Adds a minute that has ended and is in an entry of this position. False if it is as the one before."""
         if not self.minutes.timed:
             self.recent_from = recent_from
-        return self.minutes.add(at_s, row)
+        is_new = self.minutes.add(at_s, row)
+        if is_new:
+            self._count_minutes(_row_bytes(row))
+        return is_new
+
+    def restore_minutes(self, minutes: Rows, recent_from: int) -> None:
+        """Those that are in recent entries and in no chunk, the first in the entry of this position."""
+        self.minutes, self.recent_from = minutes, recent_from
+        self._count_minutes(sum(_row_bytes(timed.row) for timed in minutes.timed))
+
+    def _count_minutes(self, size: int) -> None:
+        self.minutes_bytes += size
+        self._minutes_budget.add(self._account, size)
 
     def end_chunk(self, *, is_durable: bool) -> None:
         """The outcome of this commit is known."""
         rows, self._in_commit = self._in_commit, Rows(MINUTE_S)
+        size, self._in_commit_bytes = self._in_commit_bytes, 0
         if is_durable:
             self._stored_to_s = max(self._stored_to_s, rows.end_s)
+            self._minutes_budget.add(self._account, -size)
         else:
+            self.minutes_bytes += size
             rows.extend(self.minutes.timed)
             self.minutes, self.recent_from = rows, self._in_commit_from
 
@@ -412,6 +440,12 @@ class QueueRecorder:
     def forget(self) -> None:
         """The queue is gone."""
         self._memory.forget(self._account, self._seconds)
+        self._minutes_budget.add(self._account, -self.minutes_bytes - self._in_commit_bytes)
+        self.minutes_bytes = self._in_commit_bytes = 0
+
+
+def _row_bytes(row: QueueRow) -> int:
+    return ROW_BYTES + len(row.sizes or ()) * _SIZE_BYTES
 
 
 def _counted(before: Totals, now: Totals, low: int, high: int, sizes: Sketch | None = None) -> QueueRow:
