@@ -920,6 +920,32 @@ def test_a_chunk_whose_minute_was_refused_is_stored_in_the_next_one(metered: Wor
     assert stored_counts(metered)["minutes"] == sum(sums(metered, "q", "sent").values()) > before
 
 
+def test_a_round_that_comes_late_ends_every_minute(metered: World) -> None:
+    """A commit takes longer than a minute: the next round is about two."""
+    metered.create("q")
+    metered.create("idle")
+    metered.send_all("idle", "x", "y")
+    metered.advance(3 * MINUTE)
+    for minute in range(5):
+        for _ in range(4):
+            metered.receive("q")
+        if minute == 1:
+            metered.hold_commits()
+        metered.advance(MINUTE)
+        if minute == 3:
+            metered.release_commits()
+    metered.advance(2 * MINUTE)
+    for crashes in (False, True):
+        if crashes:
+            metered.crash()
+        empty = sums(metered, "q", "empty_receives")
+        assert [empty[minute] for minute in range(9)] == [0, 0, 0, 4, 4, 4, 4, 4, 0]
+        held = sums(metered, "idle", "visible")
+        assert [held.get(minute) for minute in range(9)] == [2] * 9
+        ages = points(metered, "idle", "oldest_age")
+        assert [bucket.max for _, bucket in ages][:9] == [60 * (minute + 1) for minute in range(9)]
+
+
 def count_sent(world: World, queue: LiveQueue, *sizes: float) -> None:
     queue.metrics.turn(world.clock.now_ms())
     for size in sizes:

@@ -90,6 +90,7 @@ class Metering(Part):
         self._restored: Promise[None] = Promise()
         self._stopped = False
         self._unwritten: list[PlacedEntry] = []  # minutes whose commit was refused
+        self._ended_s: int | None = None  # the last minute in which all queues were looked at
         self._chunked_to: int | None = None  # the last minute whose due chunks are stored
         self._swept = 0
 
@@ -211,13 +212,14 @@ class Metering(Part):
         async for queue, looks in self._active_queues(now_ms):
             queue.metrics.pass_time(now_ms)
             recorder = self._recorders[queue]
-            for at_s, row in recorder.end_minute(minute_s, looks):
+            for at_s, row in recorder.end_minute(minute_s, looks, self._ended_s):
                 if not recorder.takes_minutes:
                     self._log_left_out(now_ms)
-                elif recorder.add_minute(at_s, row, position):
+                elif recorder.add_minute(at_s, row, position) or at_s != minute_s:
                     rows.append((queue.id, at_s, row))
                 else:
                     same.append(queue.id)
+        self._ended_s = minute_s
         if rows or same:
             entry = PlacedEntry(position, RecentEntry(minute_s, rows, same))
             self._unwritten = [*self._unwritten[1 - _UNWRITTEN_MAX :], entry]

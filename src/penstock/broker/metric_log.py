@@ -74,7 +74,7 @@ class RecentEntry(msgspec.Struct, frozen=True, array_like=True):
 
     minute_s: int
     rows: list[tuple[int, int, QueueRow]] = []  # queue, minute, row
-    same: list[int] = []  # whose row is that of the minute before
+    same: list[int] = []  # whose row of this minute is that of the minute before
     stored: list[int] = []  # whose rows are all in chunks now
     used_ms: dict[int, int] = {}  # when queues were used last; only at a stop
 

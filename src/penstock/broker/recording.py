@@ -225,9 +225,10 @@ class QueueRecorder:
     ``awake``."""
 
     __slots__ = (
-        "_account", "_ended_minutes", "_in_commit", "_in_commit_bytes", "_in_commit_from", "_levels", "_memory",
-        "_minute_base", "_minute_s", "_minutes_budget", "_on_used", "_second_base", "_second_s", "_seconds", "_sizes",
-        "_stored_to_s", "_unlooked", "_wall_offset_ms", "awake", "last", "minutes", "minutes_bytes", "recent_from",
+        "_account", "_ended_minutes", "_ended_s", "_in_commit", "_in_commit_bytes", "_in_commit_from", "_levels",
+        "_memory", "_minute_base", "_minute_s", "_minutes_budget", "_on_used", "_second_base", "_second_s",
+        "_seconds", "_sizes", "_stored_to_s", "_unlooked", "_wall_offset_ms", "awake", "last", "minutes",
+        "minutes_bytes", "recent_from",
     )  # fmt: skip
 
     def __init__(
@@ -250,6 +251,7 @@ class QueueRecorder:
         self._unlooked: tuple[int, QueueRow] | None = None  # a second that was counted and is to be looked at
         self._seconds = SecondRows()
         self._ended_minutes: list[tuple[int, QueueRow]] = []  # counted and to be looked at
+        self._ended_s: int | None = None  # the last minute that was taken
         # Of minutes that are looked at in seconds, by their beginning, until end_minute takes them.
         self._levels: dict[int, _LevelsOfMinute] = {}
         self.last = NO_LOOKS
@@ -324,24 +326,42 @@ class QueueRecorder:
     def _put_second(self, at_s: int, row: QueueRow) -> None:
         self._memory.add(self._account, self._seconds, at_s, row)
 
-    def end_minute(self, minute_s: int, looks: MinuteLooks) -> list[tuple[int, QueueRow]]:
-        """The rows of this minute, which has ended, and of minutes before it that were not taken yet."""
-        rows = self._ended_rows(minute_s, looks)
+    def end_minute(
+        self, minute_s: int, looks: MinuteLooks, before_s: int | None = None
+    ) -> list[tuple[int, QueueRow]]:
+        """The rows of this minute, which has ended, and of minutes before it that were not taken yet. ``before_s``:
+        the minute in which the queues of the shard were looked at last. If this one was, its numbers hold from then
+        on."""
+        held_from_s = minute_s
+        if before_s is not None and before_s == self._ended_s:
+            held_from_s = max(before_s + MINUTE_S, minute_s - _ENDED_MAX * MINUTE_S)
+        rows = self._ended_rows(minute_s, looks, held_from_s)
+        self._ended_s = minute_s
         self._ended_minutes = []
         self._levels = {begin_s: levels for begin_s, levels in self._levels.items() if begin_s > minute_s}
         self.last = looks._replace(levels=looks.levels or self.last.levels)
         return rows
 
-    def _ended_rows(self, minute_s: int, looks: MinuteLooks) -> list[tuple[int, QueueRow]]:
+    def _ended_rows(
+        self, minute_s: int, looks: MinuteLooks, held_from_s: int = LAST
+    ) -> list[tuple[int, QueueRow]]:
         """The rows of minutes that ended and were not taken yet. ``looks``: what the queue has at the end of the last
-        one, which is ``minute_s``."""
+        one, which is ``minute_s``. ``held_from_s``: minutes from then on that were not looked at are as the last look
+        was, if nothing happened in them."""
         counted = dict(self._ended_minutes)
         found: list[tuple[int, QueueRow]] = []
         for at_s in sorted(
-            {*counted, *(begin_s for begin_s in self._levels if begin_s <= minute_s), minute_s}
+            {
+                *counted,
+                *(begin_s for begin_s in self._levels if begin_s <= minute_s),
+                *range(held_from_s, minute_s, MINUTE_S),
+                minute_s,
+            }
         ):
             row, levels = counted.get(at_s, QueueRow()), self._levels.get(at_s)
             at_end = looks if at_s == minute_s else NO_LOOKS
+            if at_end is NO_LOOKS and levels is None and at_s not in counted:
+                at_end = self.last
             gauges: list[Gauge | None] = list(at_end.levels or ())
             if levels is not None:
                 gauges = levels.gauges(at_end.levels)
