@@ -29,7 +29,7 @@ from penstock.queues.fairness import NoisyTenants
 from penstock.queues.settings import QueueSettings, Redrive
 from penstock.store.changes import Changes, EntryRow, LogRow
 from penstock.store.port import LAST, JournalEnd, Mark, Selection
-from penstock.turns import Steps, finished
+from penstock.turns import Steps, Turns, finished
 from support.shards import ShardsWorld
 from support.world import MINUTE, ROOMY, SECOND, World, name_of, outgoing
 
@@ -944,6 +944,23 @@ def test_a_round_that_comes_late_ends_every_minute(metered: World) -> None:
         assert [held.get(minute) for minute in range(9)] == [2] * 9
         ages = points(metered, "idle", "oldest_age")
         assert [bucket.max for _, bucket in ages][:9] == [60 * (minute + 1) for minute in range(9)]
+
+
+def test_series_are_computed_in_the_turns_of_their_account(
+    metered: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metered.create("q")
+    use(metered, 3)
+    accounts: list[str] = []
+    run = Turns.run
+
+    async def noted(self: Turns, steps: Steps[Any], of: str = "") -> Any:
+        accounts.append(of)
+        return await run(self, steps, of)
+
+    monkeypatch.setattr(Turns, "run", noted)
+    assert points(metered, "q", "sent")
+    assert accounts == [name_of("q").account]
 
 
 def count_sent(world: World, queue: LiveQueue, *sizes: float) -> None:

@@ -445,7 +445,7 @@ class Metering(Part):
                 found.append(points)
             return found
 
-        return await self._turns.run(computed())
+        return await self._turns.run(computed(), of=queue.name.account)
 
     async def _present_looks(
         self, wanted: Mapping[LiveQueue, Set[Look]], end_s: int
