@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from typing import Any
 
 import msgspec
@@ -29,7 +29,7 @@ from penstock.queues.fairness import NoisyTenants
 from penstock.queues.settings import QueueSettings, Redrive
 from penstock.store.changes import Changes, EntryRow, LogRow
 from penstock.store.port import LAST, JournalEnd, Mark, Selection
-from penstock.turns import Steps, Turns, finished
+from penstock.turns import Steps, Turns, _Job, finished
 from support.shards import ShardsWorld
 from support.world import MINUTE, ROOMY, SECOND, World, name_of, outgoing
 
@@ -961,6 +961,43 @@ def test_series_are_computed_in_the_turns_of_their_account(
     monkeypatch.setattr(Turns, "run", noted)
     assert points(metered, "q", "sent")
     assert accounts == [name_of("q").account]
+
+
+def test_a_stop_packs_chunks_in_turns(metered: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    metered.create("q")
+    use(metered, 3)
+    sent = sum(sums(metered, "q", "sent").values())
+    packed_in_turns: list[bool] = []
+    pack, do_piece = QUEUE_CHUNKS.pack, _Job.do_piece
+    in_turn = False
+
+    def noted(timed: Iterable[TimedQueueRow]) -> bytes:
+        packed_in_turns.append(in_turn)
+        return pack(timed)
+
+    def piece(job: _Job) -> bool:
+        nonlocal in_turn
+        in_turn = True
+        try:
+            return do_piece(job)
+        finally:
+            in_turn = False
+
+    monkeypatch.setattr(QUEUE_CHUNKS, "pack", noted)
+    monkeypatch.setattr(_Job, "do_piece", piece)
+    metered.restart()
+    assert packed_in_turns == [True]
+    assert sum(sums(metered, "q", "sent").values()) == sent
+
+
+def test_looking_for_due_queues_pauses(metered: World) -> None:
+    for n in range(300):
+        metered.create(f"q{n}")
+    metered.advance(2 * MINUTE)
+    metering = metered.broker.partition(0).metering
+    assert metering is not None
+    minute = metered.clock.wall_ms() // MINUTE
+    assert len(list(metering._due_chunks(minute, minute - 1))) >= 2
 
 
 def count_sent(world: World, queue: LiveQueue, *sizes: float) -> None:

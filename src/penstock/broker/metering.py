@@ -15,7 +15,14 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from penstock.broker.metric_log import MetricLog, PlacedEntry, RecentEntry, StoredRows, packed_chunks
+from penstock.broker.metric_log import (
+    MetricLog,
+    PackedChunk,
+    PlacedEntry,
+    RecentEntry,
+    StoredRows,
+    packed_chunks,
+)
 from penstock.broker.parts import Part
 from penstock.broker.queue_figures import FigureReader, QueueFigures, is_walked, levels_of
 from penstock.broker.recording import (
@@ -41,15 +48,15 @@ from penstock.metrics.queue_rows import (
     NoisyGroups,
     QueueMetric,
     QueueRow,
+    Rows,
     TimedQueueRow,
     points_of,
-    rows_within,
     short_points,
 )
 from penstock.metrics.series import MINUTE_S, Point, merged_points
 from penstock.promise import Promise, run_detached
 from penstock.store.port import LAST
-from penstock.turns import Steps, Turns, finished
+from penstock.turns import Steps, Turns, in_pieces
 
 if TYPE_CHECKING:
     from penstock.broker.live_queue import LiveQueue
@@ -93,6 +100,8 @@ class Metering(Part):
         self._ended_s: int | None = None  # the last minute in which all queues were looked at
         self._chunked_to: int | None = None  # the last minute whose due chunks are stored
         self._swept = 0
+        # What a stop stores: the packed minutes of queues, by id.
+        self._packed: dict[int, tuple[Rows, PackedChunk]] = {}
 
     def start(self) -> None:
         run_detached(self._restore())
@@ -210,6 +219,8 @@ class Metering(Part):
         rows: list[tuple[int, int, QueueRow]] = []
         same: list[int] = []
         async for queue, looks in self._active_queues(now_ms):
+            if self._stopped:
+                return  # a stop stores what was gathered
             queue.metrics.pass_time(now_ms)
             recorder = self._recorders[queue]
             for at_s, row in recorder.end_minute(minute_s, looks, self._ended_s):
@@ -226,14 +237,17 @@ class Metering(Part):
         if self._chunked_to is None:
             self._chunked_to = minute_s // MINUTE_S - 1
         if self._unwritten and shard.refuses is None and shard.ended is None:
-            await self._write(minute_s, self._due_chunks(minute_s // MINUTE_S, self._chunked_to))
+            due = self._due_chunks(minute_s // MINUTE_S, self._chunked_to)
+            await self._write(minute_s, *await self._turns.run(due))
 
     def _log_left_out(self, now_ms: int) -> None:
         if now_ms >= self._left_out_logged_ms + HOUR:
             self._left_out_logged_ms = now_ms
             log.warning("minutes of queues are left out of their metrics: too many could not be stored")
 
-    async def _write(self, minute_s: int, chunks: dict[LiveQueue, list[TimedQueueRow]]) -> None:
+    async def _write(
+        self, minute_s: int, chunks: dict[LiveQueue, list[TimedQueueRow]], recent_from: int
+    ) -> None:
         shard = self._shard
         rows = {queue.id: gathered for queue, gathered in chunks.items()}
         packed = await self._turns.run(packed_chunks(rows, minute_s + MINUTE_S))
@@ -246,9 +260,8 @@ class Metering(Part):
         recorders = [self._recorders[queue] for queue in chunks if queue in self._recorders]
         for recorder in recorders:
             recorder.begin_chunk()
-        gathered = [recorder.recent_from for recorder in self._recorders.values() if recorder.minutes.timed]
         settled = partial(self._settled, minute_s // MINUTE_S, position, recorders)
-        self._log.write(entries, by_id, min(gathered, default=position), settled)
+        self._log.write(entries, by_id, recent_from, settled)
         self._figures.store_numbers()
         if minute_s % (60 * MINUTE_S) == 0:
             self._sweep()
@@ -264,24 +277,34 @@ class Metering(Part):
         for recorder in recorders:
             recorder.end_chunk(is_durable=is_durable)
 
-    def _due_chunks(self, minute: int, done_to: int) -> dict[LiveQueue, list[TimedQueueRow]]:
-        """Returns the rows to pack: a queue is due once an hour, in its own minute, or if its rows take much memory.
-        ``done_to``: the last minute of which this was stored. Those after it may have been refused or left out."""
+    def _due_chunks(
+        self, minute: int, done_to: int
+    ) -> Steps[tuple[dict[LiveQueue, list[TimedQueueRow]], int]]:
+        """Returns the rows to pack, and the position of the first recent entry with other rows. A queue is due once
+        an hour, in its own minute, or if its rows take much memory. ``done_to``: the last minute of which this was
+        stored. Those after it may have been refused or left out."""
         passed = max(1, minute - done_to)
-        gathered = [
-            (queue, recorder) for queue, recorder in self._recorders.items() if recorder.minutes.timed
-        ]
         budget, size_max = self._minutes_budget, LAST
         if budget.used > budget.bytes_max // 2:
-            busy = sum(len(recorder.minutes.timed) > 1 for _, recorder in gathered)
+            busy = 0
+            for piece in in_pieces(list(self._recorders.values())):
+                busy += sum(len(recorder.minutes.timed) > 1 for recorder in piece)
+                yield
             size_max = max(_ROWS_MIN * ROW_BYTES, budget.bytes_max // 2 // (busy or 1))
-        return {
-            queue: list(recorder.minutes.timed)
-            for queue, recorder in gathered
-            if len(recorder.minutes.timed) >= _ROWS_MAX
-            or recorder.minutes_bytes >= size_max
-            or (minute + queue.id) % _CHUNK_MINUTES < passed
-        }
+        found: dict[LiveQueue, list[TimedQueueRow]] = {}
+        recent_from = LAST
+        for pairs in in_pieces(list(self._recorders.items())):
+            for queue, recorder in pairs:
+                rows = recorder.minutes.timed
+                if not rows:
+                    continue
+                is_due = (minute + queue.id) % _CHUNK_MINUTES < passed
+                if is_due or len(rows) >= _ROWS_MAX or recorder.minutes_bytes >= size_max:
+                    found[queue] = list(rows)
+                else:
+                    recent_from = min(recent_from, recorder.recent_from)
+            yield
+        return found, recent_from
 
     def _sweep(self) -> None:
         queues = sorted(queue.id for queue in self._recorders)
@@ -295,9 +318,8 @@ class Metering(Part):
 
     async def _active_queues(self, now_ms: int) -> AsyncGenerator[tuple[LiveQueue, MinuteLooks], None]:
         """Each with what is seen of it; some in each turn of the loop."""
-        queues = [queue for queue in self._recorders if self._is_active(queue, now_ms)]
-        for start in range(0, len(queues), _QUEUES_PER_TURN):
-            part = queues[start : start + _QUEUES_PER_TURN]
+        for piece in in_pieces(list(self._recorders), _QUEUES_PER_TURN):
+            part = [queue for queue in piece if self._is_active(queue, now_ms)]
             looks = await self._look_at(dict.fromkeys(part, ALL_LOOKS))
             for queue in part:
                 if queue in self._recorders:  # it may have been deleted meanwhile
@@ -337,31 +359,40 @@ class Metering(Part):
 
     # -- stop and start --------------------------------------------------------------------------------------
 
+    async def prepare_flush(self) -> None:
+        """Packs what was gathered."""
+        if self._restored.done and self._shard.refuses is None and self._shard.ended is None:
+            minutes = {queue.id: recorder.minutes for queue, recorder in self._recorders.items()}
+            rows = {id: list(gathered.timed) for id, gathered in minutes.items() if gathered.timed}
+            chunks = await self._turns.run(packed_chunks(rows, LAST))
+            self._packed = {id: (minutes[id], chunk) for id, chunk in chunks.items()}
+
     def flush(self) -> None:
-        """The open commit stores everything that was gathered: another process continues with it."""
+        """The open commit stores everything that was gathered: another process continues with it. What is not packed
+        is in a recent entry, with the minute that has not ended, so that no minute is in two chunks."""
         if not self._restored.done or self._shard.refuses is not None or self._shard.ended is not None:
             return
         now_ms = self._shard.clock.now_ms()
-        used_ms = {
-            queue.id: queue.metrics.used_ms for queue in self._recorders if self._is_active(queue, now_ms)
-        }
-        minute_s = (now_ms + self._offset_ms) // MINUTE * MINUTE_S
-        chunks: dict[int, list[TimedQueueRow]] = {}
-        not_ended: list[tuple[int, int, QueueRow]] = []
+        used_ms: dict[int, int] = {}
+        chunks: dict[int, PackedChunk] = {}
+        others: list[tuple[int, int, QueueRow]] = []
         for queue, recorder in self._recorders.items():
+            if self._is_active(queue, now_ms):
+                used_ms[queue.id] = queue.metrics.used_ms
             levels = levels_of(queue, now_ms) or recorder.last.levels
             looks = MinuteLooks(levels, self._known_oldest_s(queue, recorder), recorder.last.noisy)
-            # A commit under way has the others: if it is refused, so is this one.
-            rows = self._rows_until_now(queue, recorder, looks, in_commit=False)
-            # The next process goes on with the minute that has not ended: a minute is in one chunk only.
-            not_ended += [(queue.id, at_s, row) for at_s, _, row in rows_within(rows, minute_s, LAST)]
-            if ended := list(rows_within(rows, 0, minute_s)):
-                chunks[queue.id] = ended
-        if chunks or not_ended:
-            packed = finished(packed_chunks(chunks, minute_s))
+            # A commit under way may have chunks: if it is refused, so is this one.
+            rows = self._rows_until_now(queue, recorder, looks, with_taken=False)
+            packed = self._packed.get(queue.id)
+            if packed is not None and packed[0] is recorder.minutes:
+                chunks[queue.id] = packed[1]
+            else:
+                rows = [*recorder.minutes.timed, *rows]
+            others += [(queue.id, at_s, row) for at_s, row in rows_between(rows, MINUTE_S, 0, LAST)]
+        if chunks or others:
             position = self._log.next_entry_position()
-            entry = RecentEntry(now_ms // SECOND, not_ended, used_ms=used_ms)
-            self._log.write([PlacedEntry(position, entry)], packed, position)
+            entry = RecentEntry(now_ms // SECOND, others, used_ms=used_ms)
+            self._log.write([PlacedEntry(position, entry)], chunks, position)
             self._figures.note_numbers()
             self._figures.store_numbers(now=True)
 
@@ -481,10 +512,10 @@ class Metering(Part):
         return None
 
     def _rows_until_now(
-        self, queue: LiveQueue, recorder: QueueRecorder, looks: MinuteLooks, *, in_commit: bool = True
+        self, queue: LiveQueue, recorder: QueueRecorder, looks: MinuteLooks, *, with_taken: bool = True
     ) -> list[TimedQueueRow]:
         metrics, now_ms = queue.metrics, self._shard.clock.now_ms()
         metrics.pass_time(now_ms)
         if not self._is_active(queue, now_ms):
-            return recorder.gathered_rows(in_commit=in_commit)
-        return recorder.rows_until_now(metrics.totals, metrics.sizes, looks, in_commit=in_commit)
+            return recorder.gathered_rows(with_taken=with_taken)
+        return recorder.rows_until_now(metrics.totals, metrics.sizes, looks, with_taken=with_taken)

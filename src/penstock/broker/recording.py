@@ -424,19 +424,19 @@ class QueueRecorder:
             rows.extend(self.minutes.timed)
             self.minutes, self.recent_from = rows, self._in_commit_from
 
-    def gathered_rows(self, *, in_commit: bool = True) -> list[TimedQueueRow]:
-        """Minutes that are in no stored chunk. ``in_commit``: also those of a commit whose outcome is not known."""
-        rows = self._gathered(in_commit=in_commit)
+    def gathered_rows(self, *, with_taken: bool = True) -> list[TimedQueueRow]:
+        """Minutes that are not in a stored chunk. ``with_taken``: also those that :meth:`end_minute` has taken."""
+        rows = self._gathered(with_taken=with_taken)
         for at_s, row in self._ended_minutes:
             rows.add(at_s, row)
         return rows.timed
 
     def rows_until_now(
-        self, totals: Totals, sizes: dict[int, int], looks: MinuteLooks, *, in_commit: bool = True
+        self, totals: Totals, sizes: dict[int, int], looks: MinuteLooks, *, with_taken: bool = True
     ) -> list[TimedQueueRow]:
-        """Includes the minute that has not ended. ``sizes`` counts the messages sent in this second. ``in_commit``:
+        """Includes the minute that has not ended. ``sizes`` counts the messages sent in this second. ``with_taken``:
         as above."""
-        rows = self._gathered(in_commit=in_commit)
+        rows = self._gathered(with_taken=with_taken)
         ended_s = self._minute_s - MINUTE_S
         is_waiting = self._ended_minutes or any(begin_s <= ended_s for begin_s in self._levels)
         if is_waiting or (self.minutes.end_s or self._in_commit.end_s) == ended_s:
@@ -450,11 +450,11 @@ class QueueRecorder:
         rows.add(self._minute_s, _with_gauges(counted, gauges, looks))
         return rows.timed
 
-    def _gathered(self, *, in_commit: bool) -> Rows:
+    def _gathered(self, *, with_taken: bool) -> Rows:
         rows = Rows(MINUTE_S)
-        if in_commit:
+        if with_taken:
             rows.extend(self._in_commit.timed)
-        rows.extend(self.minutes.timed)
+            rows.extend(self.minutes.timed)
         return rows
 
     def forget(self) -> None:
