@@ -793,6 +793,21 @@ def test_noisy_groups_of_a_fair_queue(metered: World) -> None:
     assert sums(metered, "q", "quiet_visible")[6] == 18
 
 
+def test_a_quiet_dead_letter_is_as_old_as_its_time_in_the_dead_letter_queue(metered: World) -> None:
+    metered.create("dead")
+    metered.create("q", dead_letters=("dead", 1))
+    metered.send("q", "x", group="quiet")
+    metered.advance(10 * MINUTE)
+    metered.receive("q", visibility_ms=SECOND)
+    metered.advance(2 * SECOND)
+    assert metered.receive("q") == []
+    metered.advance(8 * SECOND)
+    metered.send_all("dead", *["noise"] * 60, group="noisy")
+    metered.drain_up_to("dead", 45, visibility_ms=10 * MINUTE)
+    assert sums(metered, "dead", "noisy_groups")[10] == 1
+    assert sums(metered, "dead", "quiet_oldest_age")[10] == age(metered, "dead") == pytest.approx(9, abs=2)
+
+
 # -- active queues ---------------------------------------------------------------------------------------------
 
 

@@ -24,7 +24,7 @@ from penstock.broker.metric_log import (
     packed_chunks,
 )
 from penstock.broker.parts import Part
-from penstock.broker.queue_figures import FigureReader, QueueFigures, is_walked, levels_of
+from penstock.broker.queue_figures import FigureReader, QueueFigures, holds_messages, is_walked, levels_of
 from penstock.broker.recording import (
     NO_LOOKS,
     ROW_BYTES,
@@ -141,8 +141,10 @@ class Metering(Part):
             recorder.forget()
 
     def _is_active(self, queue: LiveQueue, now_ms: int) -> bool:
-        holds = queue.memory.loaded and queue.rules.backlog.total > 0
-        return holds or (queue.metrics.used_ms > 0 and now_ms - queue.metrics.used_ms < _ACTIVE_MS + MINUTE)
+        """Whether it has rows of minutes. In exposition, a queue is active from its first use on."""
+        return holds_messages(queue) or (
+            queue.metrics.used_ms > 0 and now_ms - queue.metrics.used_ms < _ACTIVE_MS + MINUTE
+        )
 
     def _wall_offset_ms(self) -> int:
         return self._offset_ms

@@ -66,7 +66,7 @@ class QueueFigures(NamedTuple):
 
     @property
     def holds_messages(self) -> bool:
-        return self.queue.memory.loaded and self.queue.rules.backlog.total > 0
+        return holds_messages(self.queue)
 
     @property
     def is_active(self) -> bool:
@@ -158,7 +158,9 @@ class FigureReader:
         groups = None if isinstance(rules, FifoQueue) else rules.noisy_groups(now_ms)
         if isinstance(rules, FifoQueue) or groups is None:
             return None
-        return await self._turns.run(rules.noisy_tenants(now_ms)) if groups else NoisyTenants()
+        if not groups:
+            return NoisyTenants()
+        return await self._turns.run(rules.noisy_tenants(now_ms, partial(self._arrived_ms, queue)))
 
     # -- the age of the oldest message -----------------------------------------------------------------------
 
@@ -264,6 +266,11 @@ def _counted_levels(queue: LiveQueue, counts: Counts) -> Levels:
     rules = queue.rules
     groups = rules.groups_in_flight if isinstance(rules, FifoQueue) else None
     return Levels(counts.visible, counts.in_flight, counts.delayed, groups)
+
+
+def holds_messages(queue: LiveQueue) -> bool:
+    """Whether it certainly does: of a queue that is not in memory yet it is not known."""
+    return queue.memory.loaded and queue.rules.backlog.total > 0
 
 
 def is_walked(queue: LiveQueue) -> bool:

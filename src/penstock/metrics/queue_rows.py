@@ -42,7 +42,9 @@ class QueueRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     sent_bytes: int = 0
     bytes_min: int = 0
     bytes_max: int = 0
-    sizes: Sketch | None = None  # None: all sent messages had the same size
+    sizes: Sketch | None = (
+        None  # of sent messages; None: all the same, or a row of a second, which has no distribution
+    )
     processed: int = 0  # messages that were deleted after a receive, and how long they were held in all
     processing_ms: int = 0
     visible: Gauge | None = None  # None: it was not looked at
