@@ -49,6 +49,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     history_events_max: int = 50_000
     history_ms_max: int = DAY
     metrics_seconds_bytes: int = 32 * 1024 * 1024
+    metrics_minutes_bytes: int = 128 * 1024 * 1024  # of a shard, until they are stored
     metrics_seconds_queues: int = 1000  # at most this many of a shard are measured every second
 
     # Bounds for what is stored beside messages.

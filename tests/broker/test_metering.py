@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from typing import Any
 
 import msgspec
 import pytest
 
 from penstock.broker import queue_figures
+from penstock.broker.live_queue import LiveQueue
 from penstock.broker.queue_figures import Levels, all_figures
 from penstock.broker.queue_metrics import Totals
 from penstock.broker.recording import MinuteLooks, QueueRecorder, SecondsMemory
 from penstock.broker.summaries import QueueQuery, SummariesQuestion, summary_of
-from penstock.errors import StoreError
+from penstock.errors import StoreAway, StoreError, StoreUnknown
 from penstock.limits import DAY, HOUR
 from penstock.metrics.buckets import Bucket
-from penstock.metrics.queue_rows import QUEUE_METRICS
-from penstock.metrics.series import Point
+from penstock.metrics.budget import MetricBudget
+from penstock.metrics.queue_hours import HOUR_CHUNKS
+from penstock.metrics.queue_rows import QUEUE_CHUNKS, QUEUE_METRICS, TimedQueueRow
+from penstock.metrics.series import Point, merged_points
+from penstock.names import QueueName
+from penstock.promise import Promise
 from penstock.queues.fairness import NoisyTenants
-from penstock.queues.settings import Redrive
-from penstock.store.changes import EntryRow, LogRow
-from penstock.store.port import LAST, Selection
-from penstock.turns import Steps
+from penstock.queues.settings import QueueSettings, Redrive
+from penstock.store.changes import Changes, EntryRow, LogRow
+from penstock.store.port import LAST, JournalEnd, Mark, Selection
+from penstock.turns import Steps, Turns, _Job, finished
 from support.shards import ShardsWorld
 from support.world import MINUTE, ROOMY, SECOND, World, name_of, outgoing
 
@@ -317,7 +322,7 @@ def test_levels_of_a_minute_have_average_minimum_and_maximum(metered: World) -> 
 
 def test_the_levels_of_a_minute_stay_until_it_is_stored() -> None:
     """Many queues are looked at once a minute: the next minute has begun when the last of them have their turn."""
-    recorder = QueueRecorder("a", SecondsMemory(1_000_000), lambda: 0, lambda: None)
+    recorder = QueueRecorder("a", SecondsMemory(1_000_000), MetricBudget(1_000_000), lambda: 0, lambda: None)
 
     def look(second: int, visible: int) -> None:
         recorder.pass_time(START_MS + second * SECOND, Totals(), {})
@@ -788,6 +793,21 @@ def test_noisy_groups_of_a_fair_queue(metered: World) -> None:
     assert sums(metered, "q", "quiet_visible")[6] == 18
 
 
+def test_a_quiet_dead_letter_is_as_old_as_its_time_in_the_dead_letter_queue(metered: World) -> None:
+    metered.create("dead")
+    metered.create("q", dead_letters=("dead", 1))
+    metered.send("q", "x", group="quiet")
+    metered.advance(10 * MINUTE)
+    metered.receive("q", visibility_ms=SECOND)
+    metered.advance(2 * SECOND)
+    assert metered.receive("q") == []
+    metered.advance(8 * SECOND)
+    metered.send_all("dead", *["noise"] * 60, group="noisy")
+    metered.drain_up_to("dead", 45, visibility_ms=10 * MINUTE)
+    assert sums(metered, "dead", "noisy_groups")[10] == 1
+    assert sums(metered, "dead", "quiet_oldest_age")[10] == age(metered, "dead") == pytest.approx(9, abs=2)
+
+
 # -- active queues ---------------------------------------------------------------------------------------------
 
 
@@ -871,6 +891,245 @@ def test_a_refused_commit_loses_nothing(metered: World) -> None:
     assert {minute: count for minute, count in sums(metered, "q", "sent").items() if minute < 5} == {
         minute: count for minute, count in expected.items() if minute < 5
     }
+
+
+def test_a_second_crash_loses_nothing_that_was_stored_before_the_first(metered: World) -> None:
+    metered.create("q")
+    use_until_chunk(metered)
+    use(metered, 3)
+    metered.advance(SECOND)
+    before = sums(metered, "q", "sent")
+    metered.crash()
+    metered.clock.advance(2 * HOUR)
+    use(metered, 2)
+    metered.advance(SECOND)
+    metered.crash()
+    end_s = START_S + 60 * (max(before) - 1)
+    assert sums(metered, "q", "sent", end_s=end_s) == {
+        at: before[at] for at in before if at < max(before) - 1
+    }
+
+
+def test_recent_entries_go_when_their_rows_are_in_chunks(metered: World) -> None:
+    for n in range(10):
+        metered.create(f"q{n}")
+    for _ in range(4):
+        metered.advance(50 * MINUTE)
+        metered.refuse_next_commit()
+        metered.advance(MINUTE)
+        metered.crash()
+        metered.advance(100 * MINUTE)
+        recent = metered.store.log("metrics", "recent", -1, 1000)
+        assert len(recent) <= 61
+
+
+def test_a_chunk_whose_minute_was_refused_is_stored_in_the_next_one(metered: World) -> None:
+    metered.create("q")
+    use_until_chunk(metered)
+    before = stored_counts(metered)["minutes"]
+    metered.refuse_next_commit()
+    metered.advance(SECOND)
+    assert not metered.store.refusals
+    assert stored_counts(metered)["minutes"] == before
+    metered.advance(MINUTE)
+    assert stored_counts(metered)["minutes"] == sum(sums(metered, "q", "sent").values()) > before
+
+
+def test_a_round_that_comes_late_ends_every_minute(metered: World) -> None:
+    """A commit takes longer than a minute: the next round is about two."""
+    metered.create("q")
+    metered.create("idle")
+    metered.send_all("idle", "x", "y")
+    metered.advance(3 * MINUTE)
+    for minute in range(5):
+        for _ in range(4):
+            metered.receive("q")
+        if minute == 1:
+            metered.hold_commits()
+        metered.advance(MINUTE)
+        if minute == 3:
+            metered.release_commits()
+    metered.advance(2 * MINUTE)
+    for crashes in (False, True):
+        if crashes:
+            metered.crash()
+        empty = sums(metered, "q", "empty_receives")
+        assert [empty[minute] for minute in range(9)] == [0, 0, 0, 4, 4, 4, 4, 4, 0]
+        held = sums(metered, "idle", "visible")
+        assert [held.get(minute) for minute in range(9)] == [2] * 9
+        ages = points(metered, "idle", "oldest_age")
+        assert [bucket.max for _, bucket in ages][:9] == [60 * (minute + 1) for minute in range(9)]
+
+
+def test_series_are_computed_in_the_turns_of_their_account(
+    metered: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metered.create("q")
+    use(metered, 3)
+    accounts: list[str] = []
+    run = Turns.run
+
+    async def noted(self: Turns, steps: Steps[Any], of: str = "") -> Any:
+        accounts.append(of)
+        return await run(self, steps, of)
+
+    monkeypatch.setattr(Turns, "run", noted)
+    assert points(metered, "q", "sent")
+    assert accounts == [name_of("q").account]
+
+
+def test_a_stop_packs_chunks_in_turns(metered: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    metered.create("q")
+    use(metered, 3)
+    sent = sum(sums(metered, "q", "sent").values())
+    packed_in_turns: list[bool] = []
+    pack, do_piece = QUEUE_CHUNKS.pack, _Job.do_piece
+    in_turn = False
+
+    def noted(timed: Iterable[TimedQueueRow]) -> bytes:
+        packed_in_turns.append(in_turn)
+        return pack(timed)
+
+    def piece(job: _Job) -> bool:
+        nonlocal in_turn
+        in_turn = True
+        try:
+            return do_piece(job)
+        finally:
+            in_turn = False
+
+    monkeypatch.setattr(QUEUE_CHUNKS, "pack", noted)
+    monkeypatch.setattr(_Job, "do_piece", piece)
+    metered.restart()
+    assert packed_in_turns == [True]
+    assert sum(sums(metered, "q", "sent").values()) == sent
+
+
+def test_looking_for_due_queues_pauses(metered: World) -> None:
+    for n in range(300):
+        metered.create(f"q{n}")
+    metered.advance(2 * MINUTE)
+    metering = metered.broker.partition(0).metering
+    assert metering is not None
+    minute = metered.clock.wall_ms() // MINUTE
+    assert len(list(metering._due_chunks(minute, minute - 1))) >= 2
+
+
+def count_sent(world: World, queue: LiveQueue, *sizes: float) -> None:
+    queue.metrics.turn(world.clock.now_ms())
+    for size in sizes:
+        queue.metrics.sent += 1
+        queue.metrics.sizes[int(size)] = queue.metrics.sizes.get(int(size), 0) + 1
+
+
+def test_minutes_that_cannot_be_stored_take_a_bounded_number_of_bytes() -> None:
+    """An account that has less than its share loses nothing."""
+    sizes_max = 60_000
+    with World(msgspec.structs.replace(ROOMY, metrics_minutes_bytes=sizes_max)) as world:
+        world.clock.advance(START_MS - world.clock.now_ms())
+        world.create("q")
+        modest = QueueName("111111111111", "eu-west-1", "modest")
+        world.do(world.broker.create(modest, QueueSettings(), {}))
+        world.store.full = True
+        with pytest.raises(StoreError):
+            world.send("q", "x")
+        metering = world.broker.partition(0).metering
+        assert metering is not None and world.shard.refuses
+        for minute in range(30):
+            count_sent(world, world.queue("q"), *(1.1**n for n in range(100 + minute)))
+            count_sent(world, world.broker.find(modest), 1)
+            world.advance(MINUTE)
+        assert metering._minutes_budget.used <= sizes_max + 10_000
+        found = points(world, "q", "sent")
+        assert 5 <= len(found) <= 25
+        asked = [(world.broker.find(modest), QUEUE_METRICS["sent"])]
+        (others,) = world.do(metering.points(asked, START_S, START_S + 1800, 60))
+        assert sum(bucket.sum for _, bucket in others) == 30
+        world.store.full = False
+        world.advance(MINUTE)
+        world.advance(62 * MINUTE)
+        assert metering._minutes_budget.used < 3_000
+        assert points(world, "q", "sent")[: len(found) - 2] == found[:-2]
+
+
+def stored_counts(world: World) -> dict[str, float]:
+    """How many messages were sent by all stored chunks of the queue, and how many more minutes these have than
+    values are in their hours."""
+    log = [
+        [row.data for row in world.store.log(kind, str(world.queue("q").id), -1, 1000)]
+        for kind in ("metrics", "metrics-hours")
+    ]
+    minutes = [timed for data in log[0] for timed in QUEUE_CHUNKS.unpack(data)]
+    hours = [timed for data in log[1] for timed in HOUR_CHUNKS.unpack(data)]
+    return {
+        "minutes": sum(times * row.sent for _, times, row in minutes),
+        "hours": sum(row[0].sum for _, _, row in hours),
+        "values": sum(times for _, times, _ in minutes) - sum(row[VISIBLE].count for _, _, row in hours),
+    }
+
+
+VISIBLE = list(QUEUE_METRICS).index("visible")
+NONE = {"minutes": 0, "hours": 0, "values": 0}
+
+
+def use_until_chunk(world: World) -> None:
+    """The round of the minute that has just ended stores a chunk of the queue."""
+    while (world.clock.wall_ms() // MINUTE - 1 + world.queue("q").id) % 60:
+        use(world, 1)
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_a_stop_while_a_chunk_is_committed_stores_its_rows_once(metered: World, is_refused: bool) -> None:
+    metered.create("q")
+    use(metered, 3)
+    use_until_chunk(metered)
+    sent = sum(sums(metered, "q", "sent").values())
+    metered.hold_commits()
+    metered.advance(SECOND)
+    assert stored_counts(metered) == NONE, "the chunk is not written yet"
+    assert sum(sums(metered, "q", "sent").values()) == sent, "a read does not wait for it"
+    if is_refused:
+        metered.refuse_next_commit()
+    stop = metered.start(metered.broker.stop())
+    metered.run()
+    metered.release_commits()
+    assert stop.done
+    stored = {"minutes": sent, "hours": sent, "values": 0}
+    assert stored_counts(metered) == (NONE if is_refused else stored)
+    metered.crash()
+    assert sum(sums(metered, "q", "sent").values()) == (sent - 1 if is_refused else sent), (
+        "the last minute is lost"
+    )
+
+
+@pytest.mark.parametrize("is_made", [True, False])
+def test_a_chunk_whose_commit_was_thought_refused_is_stored_once(metered: World, is_made: bool) -> None:
+    """The answer of the store is lost, and the journal cannot be read for longer than requests wait."""
+    metered.create("q")
+    use(metered, 3)
+    use_until_chunk(metered)
+    sent = sum(sums(metered, "q", "sent").values())
+    append, end = metered.store.append, metered.store.end
+
+    def lose_the_answer(changes: Changes, mark: Mark) -> Set[int]:
+        if is_made:
+            append(changes, mark)
+        raise StoreUnknown("the connection was lost")
+
+    def no_answer() -> JournalEnd:
+        raise StoreAway("no connection")
+
+    metered.store.append, metered.store.end = lose_the_answer, no_answer  # type: ignore[method-assign]
+    metered.advance(10 * SECOND)
+    assert stored_counts(metered)["minutes"] == (sent if is_made else 0)
+    assert sum(sums(metered, "q", "sent").values()) == sent, "the outcome is not known"
+    metered.advance(MINUTE)
+    assert sum(sums(metered, "q", "sent").values()) == sent
+    metered.store.append, metered.store.end = append, end  # type: ignore[method-assign]
+    metered.advance(2 * MINUTE)
+    assert sum(sums(metered, "q", "sent").values()) == sent
+    metered.restart()
+    assert stored_counts(metered) == {"minutes": sent, "hours": sent, "values": 0}
 
 
 def test_one_small_commit_a_minute_and_none_without_active_queues(metered: World) -> None:
@@ -977,6 +1236,113 @@ def test_restarts_within_an_hour_lose_nothing_of_it_and_count_nothing_twice(mete
         assert found.sum / found.count == pytest.approx(expected.sum / expected.count, rel=0.05)
 
 
+ASKED_HOURS = (  # period, start, end, in seconds since HOUR_START_S
+    (3600, 0, 40 * 3600),
+    (3600, 1800, 39 * 3600 + 1800),
+    (7200, 3600, 37 * 3600),
+    (5 * 3600, 60, 30 * 3600 + 120),
+    (86_400, -7 * 3600, 41 * 3600),
+    (86_400, 13 * 60, 86_400 + 13 * 60),
+)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_hours_say_what_minutes_say(metered: World, seed: int) -> None:
+    """Thirty hours of random use, with restarts, crashes and refused commits."""
+    rng = random.Random(seed)
+    metered.create("q", visibility_ms=10 * MINUTE)
+    asked = [QUEUE_METRICS[name] for name in ("sent", "sent_bytes", "visible", "in_flight", "oldest_age")]
+    while metered.clock.wall_ms() < (HOUR_START_S + 30 * 3600) * SECOND:
+        for _ in range(rng.choice([0, 0, 1, 40])):
+            if rng.random() < 0.5:
+                metered.send_all("q", *["x"] * rng.randrange(1, 5), size=rng.choice([10, 200, 3000]))
+            received = metered.receive("q", rng.randrange(1, 10))
+            if rng.random() < 0.7:
+                metered.delete("q", *received)
+            metered.advance(rng.choice([SECOND, 20 * SECOND, 70 * SECOND]))
+        match rng.randrange(6):
+            case 0:
+                metered.restart()
+            case 1:
+                metered.crash()
+            case 2:
+                metered.refuse_next_commit()
+        metered.advance(rng.choice([MINUTE, 17 * MINUTE, 2 * HOUR]))
+        metered.store.refusals.clear()
+    now_s = metered.clock.wall_ms() // SECOND
+    for metric in asked:
+        minutes = points(metered, "q", metric.name, 60, HOUR_START_S - 86_400, now_s + 60)
+        assert len(minutes) > 20
+        for period_s, start_s, end_s in ASKED_HOURS:
+            times = HOUR_START_S + start_s, HOUR_START_S + end_s
+            expected = finished(merged_points(minutes, *times, period_s))
+            found = points(metered, "q", metric.name, period_s, *times)
+            assert [(at_s, *numbers(bucket)) for at_s, bucket in found] == [
+                (at_s, *map(pytest.approx, numbers(bucket))) for at_s, bucket in expected
+            ], (metric.name, period_s, start_s)
+            for (_, bucket), (_, other) in zip(found, expected, strict=True):
+                assert bucket.has_distribution == other.has_distribution
+                for share in (0.5, 0.9):
+                    assert percentile(bucket, share) == pytest.approx(percentile(other, share), rel=0.03)
+
+
+def percentile(bucket: Bucket, share: float) -> float:
+    passed = 0.0
+    for value, count in bucket.distribution():
+        passed += count
+        if passed >= share * bucket.count - 1e-6:
+            return value
+    return bucket.max
+
+
+def test_a_read_in_hours_unpacks_few_minutes(metered: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("q", "other"):
+        metered.create(name)
+    for _ in range(26 * 2):
+        use(metered, 1)
+        metered.send("other", "x")
+        metered.advance(29 * MINUTE)
+    unpacked: list[int] = []
+    unpack = QUEUE_CHUNKS.unpack
+
+    def counted(packed: bytes) -> list[TimedQueueRow]:
+        rows = unpack(packed)
+        unpacked.append(len(rows))
+        return rows
+
+    monkeypatch.setattr(QUEUE_CHUNKS, "unpack", counted)
+    metering, now_s = metered.broker.partition(0).metering, metered.clock.wall_ms() // SECOND
+    assert metering is not None
+    day_s = now_s // 60 * 60 - 86_400
+    (day,) = points(metered, "q", "sent", 86_400, day_s, day_s + 86_400)
+    assert day[1].sum == 48
+    assert len(unpacked) <= 10, "the hours in which the period begins and ends"
+    unpacked.clear()
+    assert len(points(metered, "q", "sent", 3600, HOUR_START_S + 7200, now_s)) >= 24
+    assert len(unpacked) <= 5, "the hour that has not ended"
+    reads: list[set[str]] = []
+    log = metered.store.log
+
+    def noted(kind: str, key: str, after: int, rows_max: int) -> list[LogRow]:
+        reads[-1].add(key)
+        return log(kind, key, after, rows_max)
+
+    read = metered.runtime.read
+
+    def apart(job: Callable[[], Any]) -> Promise[Any]:
+        def one() -> Any:
+            reads.append(set())
+            return job()
+
+        return read(one)
+
+    monkeypatch.setattr(metered.store, "log", noted)
+    monkeypatch.setattr(metered.runtime, "read", apart)
+    both = [(metered.queue(name), QUEUE_METRICS["sent"]) for name in ("q", "other")]
+    assert all(metered.do(metering.points(both, START_S, now_s, 60)))
+    assert max(map(len, reads)) == 1, "the rows of one queue at a time"
+
+
 @pytest.mark.parametrize("is_swept", [False, True], ids=["minutes are there", "minutes are removed"])
 def test_nothing_is_counted_twice_where_hours_begin(metered: World, is_swept: bool) -> None:
     metered.create("q")
@@ -1002,6 +1368,7 @@ def test_a_queue_of_an_earlier_release_has_no_hours(metered: World) -> None:
     use(metered, 130)
     metered.restart()  # stores what was gathered
     end_s = metered.clock.wall_ms() // SECOND
+    use(metered, 65)  # stores the minute of the stop
     before = sums(metered, "q", "sent", period_s=3600, start_s=HOUR_START_S, end_s=end_s)
     metered.shard.changes.truncated["metrics-hours", str(metered.queue("q").id)] = LAST
     metered.clock.advance(14 * DAY)

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from penstock.broker.metric_log import MetricLog, MetricsState, RecentEntry, packed_chunks
+from penstock.broker.metric_log import MetricLog, MetricsState, PlacedEntry, RecentEntry, packed_chunks
 from penstock.limits import DAY, HOUR, MINUTE, SECOND
 from penstock.metrics.chunks import TimedRow
-from penstock.metrics.queue_rows import QueueRow
+from penstock.metrics.queue_rows import QueueRow, TimedQueueRow
 from penstock.turns import finished
 from support.world import ROOMY, World
 
@@ -47,9 +47,14 @@ def hours(world: World, log: MetricLog, count: int, *queues: int, rows: int = 60
             ]
             for queue in queues
         }
-        log.write([RecentEntry(at_s)], finished(packed_chunks(chunks, at_s)))
+        write(log, at_s, chunks)
         world.do(settled(world))
         world.clock.advance(HOUR)
+
+
+def write(log: MetricLog, at_s: int, chunks: dict[int, list[TimedQueueRow]]) -> None:
+    position = log.next_entry_position()
+    log.write([PlacedEntry(position, RecentEntry(at_s))], finished(packed_chunks(chunks, at_s)), position)
 
 
 async def settled(world: World) -> None:
@@ -152,7 +157,7 @@ def test_counts_are_those_before_if_a_commit_is_refused(world: World) -> None:
     before = dict(log._state)
     world.refuse_next_commit()
     chunks = {MODEST: [TimedRow(0, 1, QueueRow(sent=1))]}
-    log.write([RecentEntry(0)], finished(packed_chunks(chunks, 60)))
+    write(log, 60, chunks)
     world.run()
     assert dict(log._state) == before
     world.advance(MINUTE)

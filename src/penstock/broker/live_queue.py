@@ -136,7 +136,7 @@ class LiveQueue:
 
     @property
     def holds_messages(self) -> bool:
-        """False, too, if it is not in memory yet."""
+        """Whether it certainly does: of a queue that is not in memory yet it is not known."""
         return self.memory.loaded and self.rules.backlog.total > 0
 
     def check_key(self) -> None:

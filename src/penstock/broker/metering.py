@@ -15,17 +15,32 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from penstock.broker.metric_log import MetricLog, RecentEntry, packed_chunks
+from penstock.broker.metric_log import (
+    MetricLog,
+    PackedChunk,
+    PlacedEntry,
+    RecentEntry,
+    StoredRows,
+    packed_chunks,
+)
 from penstock.broker.parts import Part
 from penstock.broker.queue_figures import FigureReader, QueueFigures, is_walked, levels_of
-from penstock.broker.recording import NO_LOOKS, MinuteLooks, QueueRecorder, SecondsMemory, looked_row
+from penstock.broker.recording import (
+    NO_LOOKS,
+    ROW_BYTES,
+    MinuteLooks,
+    QueueRecorder,
+    SecondsMemory,
+    looked_row,
+)
 from penstock.broker.runtime import Timer
 from penstock.broker.shard import Shard
 from penstock.clock import wall_offset
 from penstock.errors import StoreClosed, StoreError
 from penstock.limits import HOUR, MINUTE, SECOND
+from penstock.metrics.budget import MetricBudget
 from penstock.metrics.chunks import rows_between
-from penstock.metrics.queue_hours import HourRow, hour_points
+from penstock.metrics.queue_hours import hour_points
 from penstock.metrics.queue_rows import (
     ALL_LOOKS,
     SHORT_HELD_S,
@@ -38,9 +53,10 @@ from penstock.metrics.queue_rows import (
     points_of,
     short_points,
 )
-from penstock.metrics.series import HOUR_S, MINUTE_S, Point, merged_points
+from penstock.metrics.series import MINUTE_S, Point, merged_points
 from penstock.promise import Promise, run_detached
-from penstock.turns import Steps, Turns, finished
+from penstock.store.port import LAST
+from penstock.turns import Steps, Turns, in_pieces
 
 if TYPE_CHECKING:
     from penstock.broker.live_queue import LiveQueue
@@ -53,7 +69,7 @@ _ACTIVE_MS = (
 _AWAKE_MS = MINUTE
 _ROUND_DELAY_MS = SECOND // 2  # so that the last second of the minute was looked at
 _ROWS_MIN, _ROWS_MAX = 10, 60  # of a queue, before they are stored as a chunk
-_ROWS_TOTAL_MAX = 200_000
+_CHUNK_MINUTES = 60  # from one chunk of a queue to the next
 _UNWRITTEN_MAX = 60  # minutes
 _QUEUES_PER_TURN = 100
 _SWEEPS = 24  # until every queue was swept, once an hour
@@ -69,6 +85,8 @@ class Metering(Part):
         self._figures = figures
         self._turns = turns
         self._memory = memory
+        self._minutes_budget = MetricBudget(shard.limits.metrics_minutes_bytes)
+        self._left_out_logged_ms = 0
         self._log = MetricLog(shard, shards)
         self._recorders: dict[LiveQueue, QueueRecorder] = {}
         self._awake: dict[LiveQueue, None] = {}
@@ -78,10 +96,12 @@ class Metering(Part):
         self._round: Timer | None = None
         self._restored: Promise[None] = Promise()
         self._stopped = False
-        self._unwritten: list[RecentEntry] = []  # minutes whose commit was refused
+        self._unwritten: list[PlacedEntry] = []  # minutes whose commit was refused
+        self._ended_s: int | None = None  # the last minute in which all queues were looked at
+        self._chunked_to: int | None = None  # the last minute whose due chunks are stored
         self._swept = 0
-        self._writing: Promise[None] | None = None  # done when chunks that are being written are stored
-        self._version = 0  # how often chunks were
+        # What a stop stores: the packed minutes of queues, by id.
+        self._packed: dict[int, tuple[Rows, PackedChunk]] = {}
 
     def start(self) -> None:
         run_detached(self._restore())
@@ -96,7 +116,11 @@ class Metering(Part):
 
     def add(self, queue: LiveQueue) -> None:
         recorder = QueueRecorder(
-            queue.name.account, self._memory, self._wall_offset_ms, partial(self._wake, queue)
+            queue.name.account,
+            self._memory,
+            self._minutes_budget,
+            self._wall_offset_ms,
+            partial(self._wake, queue),
         )
         self._recorders[queue] = recorder
         self._log.add(queue.id, queue.name.account)
@@ -117,6 +141,7 @@ class Metering(Part):
             recorder.forget()
 
     def _is_active(self, queue: LiveQueue, now_ms: int) -> bool:
+        """Whether it has rows of minutes. In exposition, a queue is active from its first use on."""
         return queue.holds_messages or (
             queue.metrics.used_ms > 0 and now_ms - queue.metrics.used_ms < _ACTIVE_MS + MINUTE
         )
@@ -192,57 +217,96 @@ class Metering(Part):
         now_ms = shard.clock.now_ms()
         minute_s = (now_ms + self._offset_ms) // MINUTE * MINUTE_S - MINUTE_S
         self._memory.trim(minute_s)
+        position = self._log.next_entry_position()
         rows: list[tuple[int, int, QueueRow]] = []
         same: list[int] = []
         async for queue, looks in self._active_queues(now_ms):
+            if self._stopped:
+                return  # a stop stores what was gathered
             queue.metrics.pass_time(now_ms)
             recorder = self._recorders[queue]
-            for at_s, row in recorder.end_minute(minute_s, looks):
-                if recorder.minutes.add(at_s, row):
+            for at_s, row in recorder.end_minute(minute_s, looks, self._ended_s):
+                if not recorder.takes_minutes:
+                    self._log_left_out(now_ms)
+                elif recorder.add_minute(at_s, row, position) or at_s != minute_s:
                     rows.append((queue.id, at_s, row))
                 else:
                     same.append(queue.id)
+        self._ended_s = minute_s
         if rows or same:
-            self._unwritten = [*self._unwritten[1 - _UNWRITTEN_MAX :], RecentEntry(minute_s, rows, same)]
+            entry = PlacedEntry(position, RecentEntry(minute_s, rows, same))
+            self._unwritten = [*self._unwritten[1 - _UNWRITTEN_MAX :], entry]
+        if self._chunked_to is None:
+            self._chunked_to = minute_s // MINUTE_S - 1
         if self._unwritten and shard.refuses is None and shard.ended is None:
-            await self._write(minute_s, self._due_chunks(minute_s // MINUTE_S))
+            due = self._due_chunks(minute_s // MINUTE_S, self._chunked_to)
+            await self._write(minute_s, *await self._turns.run(due))
 
-    async def _write(self, minute_s: int, chunks: dict[LiveQueue, list[TimedQueueRow]]) -> None:
+    def _log_left_out(self, now_ms: int) -> None:
+        if now_ms >= self._left_out_logged_ms + HOUR:
+            self._left_out_logged_ms = now_ms
+            log.warning("minutes of queues are left out of their metrics: too many could not be stored")
+
+    async def _write(
+        self, minute_s: int, chunks: dict[LiveQueue, list[TimedQueueRow]], recent_from: int
+    ) -> None:
         shard = self._shard
         rows = {queue.id: gathered for queue, gathered in chunks.items()}
         packed = await self._turns.run(packed_chunks(rows, minute_s + MINUTE_S))
         if self._stopped or shard.refuses is not None or shard.ended is not None:
             return  # a stop stores what was gathered
         by_id = {queue.id: packed[queue.id] for queue in chunks if queue in self._recorders}
-        last = self._unwritten[-1]
-        entries = [*self._unwritten[:-1], RecentEntry(last.minute_s, last.rows, last.same, list(by_id))]
-        self._version += 1
-        writing: Promise[None] = Promise()
-        self._writing = writing
-        self._log.write(entries, by_id)
+        position, last = self._unwritten[-1]
+        last = RecentEntry(last.minute_s, last.rows, last.same, list(by_id))
+        entries = [*self._unwritten[:-1], PlacedEntry(position, last)]
+        recorders = [self._recorders[queue] for queue in chunks if queue in self._recorders]
+        for recorder in recorders:
+            recorder.begin_chunk()
+        settled = partial(self._settled, minute_s // MINUTE_S, position, recorders)
+        self._log.write(entries, by_id, recent_from, settled)
         self._figures.store_numbers()
         if minute_s % (60 * MINUTE_S) == 0:
             self._sweep()
-        try:
-            await shard.settled()
-            self._unwritten = []
-            for queue, gathered in chunks.items():
-                if (recorder := self._recorders.get(queue)) is not None:
-                    recorder.chunk_stored(gathered)
-        finally:
-            self._writing = None
-            writing.resolve(None)
+        await shard.settled()
 
-    def _due_chunks(self, minute: int) -> dict[LiveQueue, list[TimedQueueRow]]:
-        """Returns the rows to pack: a queue is due once an hour, in its own minute, or if it has very many rows."""
-        gathered = [(queue, recorder.minutes.timed) for queue, recorder in self._recorders.items()]
-        busy = sum(len(rows) > 1 for _, rows in gathered)
-        rows_max = max(_ROWS_MIN, min(_ROWS_MAX, _ROWS_TOTAL_MAX // (busy or 1)))
-        return {
-            queue: list(rows)
-            for queue, rows in gathered
-            if rows and (len(rows) >= rows_max or (minute + queue.id) % _ROWS_MAX == 0)
-        }
+    def _settled(
+        self, minute: int, position: int, recorders: Iterable[QueueRecorder], is_durable: bool
+    ) -> None:
+        """The outcome of a commit with the entries up to this position and with chunks of these queues is known."""
+        if is_durable:
+            self._unwritten = [each for each in self._unwritten if each.position > position]
+            self._chunked_to = minute
+        for recorder in recorders:
+            recorder.end_chunk(is_durable=is_durable)
+
+    def _due_chunks(
+        self, minute: int, done_to: int
+    ) -> Steps[tuple[dict[LiveQueue, list[TimedQueueRow]], int]]:
+        """Returns the rows to pack, and the position of the first recent entry with other rows. A queue is due once
+        an hour, in its own minute, or if its rows take much memory. ``done_to``: the last minute of which this was
+        stored. Those after it may have been refused or left out."""
+        passed = max(1, minute - done_to)
+        budget, size_max = self._minutes_budget, LAST
+        if budget.used > budget.bytes_max // 2:
+            busy = 0
+            for piece in in_pieces(list(self._recorders.values())):
+                busy += sum(len(recorder.minutes.timed) > 1 for recorder in piece)
+                yield
+            size_max = max(_ROWS_MIN * ROW_BYTES, budget.bytes_max // 2 // (busy or 1))
+        found: dict[LiveQueue, list[TimedQueueRow]] = {}
+        recent_from = LAST
+        for pairs in in_pieces(list(self._recorders.items())):
+            for queue, recorder in pairs:
+                rows = recorder.minutes.timed
+                if not rows:
+                    continue
+                is_due = (minute + queue.id) % _CHUNK_MINUTES < passed
+                if is_due or len(rows) >= _ROWS_MAX or recorder.minutes_bytes >= size_max:
+                    found[queue] = list(rows)
+                else:
+                    recent_from = min(recent_from, recorder.recent_from)
+            yield
+        return found, recent_from
 
     def _sweep(self) -> None:
         queues = sorted(queue.id for queue in self._recorders)
@@ -256,9 +320,8 @@ class Metering(Part):
 
     async def _active_queues(self, now_ms: int) -> AsyncGenerator[tuple[LiveQueue, MinuteLooks], None]:
         """Each with what is seen of it; some in each turn of the loop."""
-        queues = [queue for queue in self._recorders if self._is_active(queue, now_ms)]
-        for start in range(0, len(queues), _QUEUES_PER_TURN):
-            part = queues[start : start + _QUEUES_PER_TURN]
+        for piece in in_pieces(list(self._recorders), _QUEUES_PER_TURN):
+            part = [queue for queue in piece if self._is_active(queue, now_ms)]
             looks = await self._look_at(dict.fromkeys(part, ALL_LOOKS))
             for queue in part:
                 if queue in self._recorders:  # it may have been deleted meanwhile
@@ -298,23 +361,40 @@ class Metering(Part):
 
     # -- stop and start --------------------------------------------------------------------------------------
 
+    async def prepare_flush(self) -> None:
+        """Packs what was gathered."""
+        if self._restored.done and self._shard.refuses is None and self._shard.ended is None:
+            minutes = {queue.id: recorder.minutes for queue, recorder in self._recorders.items()}
+            rows = {id: list(gathered.timed) for id, gathered in minutes.items() if gathered.timed}
+            chunks = await self._turns.run(packed_chunks(rows, LAST))
+            self._packed = {id: (minutes[id], chunk) for id, chunk in chunks.items()}
+
     def flush(self) -> None:
-        """The open commit stores everything that was gathered: another process continues with it."""
+        """The open commit stores everything that was gathered: another process continues with it. What is not packed
+        is in a recent entry, with the minute that has not ended, so that no minute is in two chunks."""
         if not self._restored.done or self._shard.refuses is not None or self._shard.ended is not None:
             return
         now_ms = self._shard.clock.now_ms()
-        used_ms = {
-            queue.id: queue.metrics.used_ms for queue in self._recorders if self._is_active(queue, now_ms)
-        }
-        chunks: dict[int, list[TimedQueueRow]] = {}
+        used_ms: dict[int, int] = {}
+        chunks: dict[int, PackedChunk] = {}
+        others: list[tuple[int, int, QueueRow]] = []
         for queue, recorder in self._recorders.items():
+            if self._is_active(queue, now_ms):
+                used_ms[queue.id] = queue.metrics.used_ms
             levels = levels_of(queue, now_ms) or recorder.last.levels
             looks = MinuteLooks(levels, self._known_oldest_s(queue, recorder), recorder.last.noisy)
-            if rows := self._rows_until_now(queue, recorder, looks):
-                chunks[queue.id] = rows
-        if chunks:
-            packed = finished(packed_chunks(chunks, (now_ms + self._offset_ms) // SECOND))
-            self._log.write([RecentEntry(now_ms // SECOND, used_ms=used_ms)], packed)
+            # A commit under way may have chunks: if it is refused, so is this one.
+            rows = self._rows_until_now(queue, recorder, looks, with_taken=False)
+            packed = self._packed.get(queue.id)
+            if packed is not None and packed[0] is recorder.minutes:
+                chunks[queue.id] = packed[1]
+            else:
+                rows = [*recorder.minutes.timed, *rows]
+            others += [(queue.id, at_s, row) for at_s, row in rows_between(rows, MINUTE_S, 0, LAST)]
+        if chunks or others:
+            position = self._log.next_entry_position()
+            entry = RecentEntry(now_ms // SECOND, others, used_ms=used_ms)
+            self._log.write([PlacedEntry(position, entry)], chunks, position)
             self._figures.note_numbers()
             self._figures.store_numbers(now=True)
 
@@ -331,8 +411,9 @@ class Metering(Part):
                 metrics, rows = queue.metrics, gathered.rows.get(queue.id)
                 metrics.used_ms = max(metrics.used_ms, gathered.used_ms.get(queue.id, 0))
                 if rows is not None:
-                    recorder.minutes = rows
-                    metrics.used_ms = max(metrics.used_ms, rows.end_s * SECOND - self._offset_ms)
+                    recorder.restore_minutes(rows, gathered.first[queue.id])
+                    if queue.id not in gathered.used_ms:
+                        metrics.used_ms = max(metrics.used_ms, rows.end_s * SECOND - self._offset_ms)
         self._restored.resolve(None)
         self._set_round()
 
@@ -342,47 +423,62 @@ class Metering(Part):
         self, asked: Sequence[tuple[LiveQueue, QueueMetric]], start_s: int, end_s: int, period_s: int
     ) -> list[list[Point]]:
         """Returns the buckets of a period for each queue and metric, from ``start_s`` on; those without values are
-        left out. Periods of whole hours have hours where minutes are not kept any more.
+        left out. Periods of whole hours have the hours that are in one period each.
 
         A period of less than a minute has seconds, which are kept for some hours while a queue is used, and not
         through a restart. Where there are none, numbers of messages hold their values."""
         wanted: defaultdict[LiveQueue, set[Look]] = defaultdict(set)
-        for queue, metric in asked:
+        places: defaultdict[LiveQueue, list[int]] = defaultdict(list)
+        for place, (queue, metric) in enumerate(asked):
             wanted[queue].update(metric.looks)
+            places[queue].append(place)
+        looks = await self._present_looks(wanted, end_s)
+        found: list[list[Point]] = [[] for _ in asked]
+        times = start_s, end_s, period_s
+        for (
+            queue,
+            of_queue,
+        ) in places.items():  # one after the other, because the rows of many take much memory
+            points = await self._points_of([asked[place] for place in of_queue], queue, looks[queue], *times)
+            for place, each in zip(of_queue, points, strict=False):
+                found[place] = each
+        return found
+
+    async def _points_of(
+        self,
+        asked: Sequence[tuple[LiveQueue, QueueMetric]],
+        queue: LiveQueue,
+        looks: MinuteLooks,
+        start_s: int,
+        end_s: int,
+        period_s: int,
+    ) -> list[list[Point]]:
+        """Those of one queue, by metric; none if it does not exist any more."""
         is_short = period_s < MINUTE_S
         from_s = start_s - SHORT_HELD_S if is_short else start_s
-        looks = await self._present_looks(wanted, end_s)
-        minutes = await self._minutes(looks, from_s, end_s)
-        hours: dict[int, dict[int, HourRow]] = {}
-        if period_s % HOUR_S == 0:
-            ids = [queue.id for queue in minutes]
-            hours = await self._log.hours(ids, start_s, end_s, self._offset_ms)
+        known = await self._rows(queue, looks, from_s, end_s, period_s)
+        if known is None:
+            return []
+        minutes, hours = known.minutes.timed, known.hours
         now_s = (self._shard.clock.now_ms() + self._offset_ms) // SECOND
         seconds = [
-            self._seconds(queue, metric, looks[queue], from_s, now_s) if is_short else ()
-            for queue, metric in asked
+            self._seconds(queue, metric, looks, from_s, now_s) if is_short else () for _, metric in asked
         ]
 
         def computed() -> Steps[list[list[Point]]]:
             found: list[list[Point]] = []
-            for (queue, metric), short in zip(asked, seconds, strict=True):
-                rows = minutes.get(queue, [])
+            for (_, metric), short in zip(asked, seconds, strict=True):
                 if is_short:
-                    points = yield from short_points(metric, short, rows, start_s, end_s, period_s, now_s)
+                    points = yield from short_points(metric, short, minutes, start_s, end_s, period_s, now_s)
                 else:
-                    by_hour = hours.get(queue.id, {})
-                    wanted = (
-                        timed
-                        for timed in rows_between(rows, MINUTE_S, start_s, end_s)
-                        if timed[0] // HOUR_S * HOUR_S not in by_hour
-                    )
-                    by_minute = points_of(metric, wanted, MINUTE_S, now_s)
-                    all_points = chain(hour_points(metric, by_hour), by_minute)
+                    rows = rows_between(minutes, MINUTE_S, start_s, end_s)
+                    by_minute = points_of(metric, rows, MINUTE_S, now_s)
+                    all_points = chain(hour_points(metric, hours), by_minute)
                     points = yield from merged_points(all_points, start_s, end_s, period_s)
                 found.append(points)
             return found
 
-        return await self._turns.run(computed())
+        return await self._turns.run(computed(), of=queue.name.account)
 
     async def _present_looks(
         self, wanted: Mapping[LiveQueue, Set[Look]], end_s: int
@@ -403,36 +499,25 @@ class Metering(Part):
         rows = recorder.second_rows(start_s, now_s)
         return chain(rows, [(now_s, looked_row(looks))]) if metric.looks else rows
 
-    async def _minutes(
-        self, looks: Mapping[LiveQueue, MinuteLooks], start_s: int, end_s: int
-    ) -> dict[LiveQueue, list[TimedQueueRow]]:
-        """What is stored, what was gathered, and the minute that has not ended. The store is read only for queues
-        of which not enough was gathered."""
-        while True:
-            if self._writing is not None:
-                await self._writing
-            version = self._version
-            ids = [
-                queue.id
-                for queue in looks
-                if queue in self._recorders and not self._recorders[queue].has_minutes_from(start_s)
-            ]
-            stored = await self._log.chunks(ids, start_s, end_s, self._offset_ms)
-            if version == self._version:
-                break  # else rows may be in what was read and still be gathered, or neither
-        found: dict[LiveQueue, list[TimedQueueRow]] = {}
-        for queue, present in looks.items():
-            if (recorder := self._recorders.get(queue)) is not None:
-                rows = stored.get(queue.id) or Rows(MINUTE_S)
-                rows.extend(self._rows_until_now(queue, recorder, present))
-                found[queue] = rows.timed
-        return found
+    async def _rows(
+        self, queue: LiveQueue, looks: MinuteLooks, start_s: int, end_s: int, period_s: int
+    ) -> StoredRows | None:
+        """What is stored, what was gathered, and the minute that has not ended. The store is read only if not enough
+        was gathered."""
+        while (recorder := self._recorders.get(queue)) is not None:
+            minutes, gathered = recorder.minutes, self._rows_until_now(queue, recorder, looks)
+            from_s, offset_ms = recorder.minutes_from_s, self._offset_ms
+            stored = await self._log.read(queue.id, start_s, end_s, period_s, from_s, offset_ms)
+            if recorder.minutes is minutes:  # else rows may be in what was read and be gathered
+                stored.minutes.extend(gathered)
+                return stored
+        return None
 
     def _rows_until_now(
-        self, queue: LiveQueue, recorder: QueueRecorder, looks: MinuteLooks
+        self, queue: LiveQueue, recorder: QueueRecorder, looks: MinuteLooks, *, with_taken: bool = True
     ) -> list[TimedQueueRow]:
         metrics, now_ms = queue.metrics, self._shard.clock.now_ms()
         metrics.pass_time(now_ms)
         if not self._is_active(queue, now_ms):
-            return recorder.gathered_rows()
-        return recorder.rows_until_now(metrics.totals, metrics.sizes, looks)
+            return recorder.gathered_rows(with_taken=with_taken)
+        return recorder.rows_until_now(metrics.totals, metrics.sizes, looks, with_taken=with_taken)

@@ -17,30 +17,31 @@ from __future__ import annotations
 import logging
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from heapq import heapify, heappop, heappush
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from penstock.broker.shard import Shard
-from penstock.limits import DAY, HOUR, MINUTE, SECOND
-from penstock.metrics.chunks import decompressed
+from penstock.broker.shard import Commit, Shard
+from penstock.limits import DAY, HOUR, SECOND
+from penstock.metrics.chunks import ChunkForm, TimedRow, decompressed
 from penstock.metrics.queue_hours import HOUR_CHUNKS, HourRow, hours_of
-from penstock.metrics.queue_rows import QUEUE_CHUNKS, QueueRow, Rows, TimedQueueRow
+from penstock.metrics.queue_rows import QUEUE_CHUNKS, QueueRow, Rows, TimedQueueRow, rows_within
 from penstock.metrics.series import HOUR_S, MINUTE_S, kept_s
 from penstock.store.changes import LogRow, RecordKind
 from penstock.store.moving import left_out
 from penstock.store.port import LAST, Store
 from penstock.turns import Steps
 
+R = TypeVar("R")
+
 log = logging.getLogger("penstock.broker")
 
 METRICS_LOG = "metrics"
 HOURS_LOG = "metrics-hours"
 _RECENT = "recent"
-_RECENT_KEPT_MS = HOUR + 10 * MINUTE  # longer than rows are gathered before they are stored in a chunk
 _KEPT_MS = kept_s(MINUTE_S) * SECOND
 _BLOCK_MS = 4 * HOUR
 _HOURS_KEPT_MS = kept_s(HOUR_S) * SECOND
@@ -73,9 +74,16 @@ class RecentEntry(msgspec.Struct, frozen=True, array_like=True):
 
     minute_s: int
     rows: list[tuple[int, int, QueueRow]] = []  # queue, minute, row
-    same: list[int] = []  # whose row is that of the minute before
+    same: list[int] = []  # whose row of this minute is that of the minute before
     stored: list[int] = []  # whose rows are all in chunks now
     used_ms: dict[int, int] = {}  # when queues were used last; only at a stop
+
+
+class PlacedEntry(NamedTuple):
+    """An entry and its position in the log, which it has even if it is written later."""
+
+    position: int
+    entry: RecentEntry
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -86,19 +94,27 @@ class Gathered(NamedTuple):
     """What recent entries say together, by queue: rows that are in no chunk, and when it was used last."""
 
     rows: dict[int, Rows]
-    used_ms: dict[int, int]  # of the broker's clock; only those known at a stop
+    used_ms: dict[
+        int, int
+    ]  # of the broker's clock; only if it is known from a stop and has no rows since then
+    first: dict[int, int]  # the position of the first entry with these rows
     position: int  # of the last entry
 
-    def add(self, entry: RecentEntry) -> None:
+    def add(self, entry: RecentEntry, position: int) -> None:
         """Adds the next entry."""
         for id, at_s, row in entry.rows:
-            self.rows.setdefault(id, Rows(MINUTE_S)).add(at_s, row)
+            if id not in self.rows:
+                self.rows[id] = Rows(MINUTE_S)
+                self.first[id] = position
+            self.rows[id].add(at_s, row)
         for id in entry.same:
             rows = self.rows.get(id)
             if rows is not None and rows.timed:
                 rows.add(entry.minute_s, rows.timed[-1].row)
         for id in entry.stored:
             self.rows.pop(id, None)
+        for id in (*(id for id, _, _ in entry.rows), *entry.same):
+            self.used_ms.pop(id, None)
         self.used_ms.update(entry.used_ms)
 
 
@@ -119,14 +135,40 @@ def packed_chunks(chunks: Mapping[int, list[TimedQueueRow]], until_s: int) -> St
     return found
 
 
+class StoredRows(NamedTuple):
+    """What is stored of a queue: hours, and the minutes of all other times."""
+
+    minutes: Rows
+    hours: dict[int, HourRow]
+
+
+class _RowsQuery(NamedTuple):
+    queue: int
+    start_s: int
+    end_s: int
+    period_s: int
+    hours_from_s: int  # no part of an hour from here on was removed
+    minutes_from_s: int  # no minute from here on was removed
+    until: int  # the first position that is not read
+    offset_ms: int  # of the wall clock
+
+
+Settled = Callable[[bool], None]
+"""Called when the outcome of a commit is known: whether it is durable. That may be later than its requests were
+refused, so that whoever waits for the commit does not know it."""
+
+
 class MetricLog:
     def __init__(self, shard: Shard, shards: int) -> None:
         """``shards``: how many share the space for metrics."""
         self._shard = shard
         self._shards = shards
-        self._state = shard.table(METRICS_STATE)
+        self._state = shard.table(METRICS_STATE, self._undone)
+        # By position: what was written by commits whose outcome is not known, and who wants to know it.
+        self._open: dict[int, Settled] = {}
         self._accounts: dict[int, str] = {}  # of queues, by their id
         self._full_block = self._trimmed_block = -1
+        self._entry_position = 0
 
     def add(self, queue: int, account: str) -> None:
         """A queue, which may have chunks from now on."""
@@ -136,12 +178,29 @@ class MetricLog:
         """The queue does not exist any more."""
         del self._accounts[queue]
 
+    def next_entry_position(self) -> int:
+        """A position for an entry, behind all others."""
+        written = (self._state.get(_STATE) or _NOTHING).position
+        self._entry_position = max(self._entry_position + 1, written + 1, self._shard.clock.now_ms())
+        return self._entry_position
+
     # -- in the open commit ----------------------------------------------------------------------------------
 
-    def write(self, entries: list[RecentEntry], chunks: Mapping[int, PackedChunk]) -> None:
-        """``chunks``: all gathered rows of some queues, by id. Done when the open commit is durable."""
+    def write(
+        self,
+        entries: Sequence[PlacedEntry],
+        chunks: Mapping[int, PackedChunk],
+        recent_from: int,
+        settled: Settled | None = None,
+    ) -> None:
+        """``chunks``: all gathered rows of some queues, by id. They are read when the open commit is durable; without
+        ``settled`` by another process only: this one has them in memory until it ends. ``recent_from``: the position
+        of the first entry with rows that are in no chunk. Those before it go."""
         changes, now_ms = self._shard.changes, self._shard.clock.now_ms()
         position = max((self._state.get(_STATE) or _NOTHING).position + 1, now_ms)
+        self._open[position] = settled or (lambda is_durable: None)
+        if settled is not None:
+            self._shard.open_commit.when_durable.append(partial(self._durable, position))
         sizes: Counter[str] = Counter()
         hour_sizes: Counter[str] = Counter()
         for id, chunk in chunks.items():
@@ -155,12 +214,20 @@ class MetricLog:
                 changes.logs.append(LogRow(HOURS_LOG, str(id), position, chunk.hours))
             changes.truncated[METRICS_LOG, str(id)] = self._gone_to(id, position)
             changes.truncated[HOURS_LOG, str(id)] = self._hours_gone_to(id, position)
-        recent_from = position if entries[-1].used_ms else position - _RECENT_KEPT_MS
-        for entry in entries:
-            changes.logs.append(LogRow(METRICS_LOG, _RECENT, position, zlib.compress(_encode(entry))))
-            position += 1
-        changes.truncated[METRICS_LOG, _RECENT] = recent_from - 1
-        self._change(_STATE, position=position)
+        for at, entry in entries:
+            changes.logs.append(LogRow(METRICS_LOG, _RECENT, at, zlib.compress(_encode(entry))))
+        changes.truncated[METRICS_LOG, _RECENT] = min(recent_from, entries[0].position) - 1
+        self._change(_STATE, position=max(position, entries[-1].position))
+
+    def _durable(self, position: int, _: Commit) -> None:
+        self._open.pop(position)(True)
+
+    def _undone(self, key: str, state: MetricsState | None) -> None:
+        """A commit was refused, and what was written since this state."""
+        if key == _STATE:
+            position = (state or _NOTHING).position
+            for refused in [each for each in self._open if each > position]:
+                self._open.pop(refused)(False)
 
     def _change(self, account: str, **changed: Any) -> None:
         self._state.put(account, msgspec.structs.replace(self._state.get(account) or _NOTHING, **changed))
@@ -274,32 +341,34 @@ class MetricLog:
 
     async def gathered(self) -> Gathered:
         """What was in no chunk when the shard was closed or its process died."""
-        return await self._shard.read(partial(read_gathered, self._shard.store))
+        found = await self._shard.read(partial(read_gathered, self._shard.store))
+        self._entry_position = max(self._entry_position, found.position)
+        return found
 
-    async def chunks(self, queues: list[int], start_s: int, end_s: int, offset_ms: int) -> dict[int, Rows]:
-        """The stored rows of queues from a time to another, and some around it. ``offset_ms``: of the wall clock."""
-        # A chunk is stored after its last row. An hour more, because the wall clock may have been set since.
-        after_ms = start_s * SECOND - offset_ms - HOUR - abs(offset_ms)
-        if not queues:
-            return {}
-        store = self._shard.store
-        return await self._shard.read(partial(_read_chunks, store, queues, after_ms, start_s - HOUR_S, end_s))
+    @property
+    def known_to(self) -> int:
+        """The position before which the outcome of all commits is known."""
+        return min(self._open, default=LAST)
 
-    async def hours(
-        self, queues: Iterable[int], start_s: int, end_s: int, offset_ms: int
-    ) -> dict[int, dict[int, HourRow]]:
-        """The hours of queues, by time, that begin from a time to another, and before the minutes that are kept. An
-        hour is left out if a part of it may be gone."""
+    async def read(
+        self, queue: int, start_s: int, end_s: int, period_s: int, gathered_from_s: int, offset_ms: int
+    ) -> StoredRows:
+        """What is stored of the buckets of a queue that begin in [start, end). ``gathered_from_s``: from then on no
+        minute is in a chunk. ``offset_ms``: of the wall clock."""
         now_ms = self._shard.clock.now_ms()
-        times: dict[int, tuple[int, int]] = {}
-        for id in queues:
-            from_s = max(start_s, _next_hour_s(self._hours_gone_to(id, now_ms) + offset_ms))
-            until_s = min(end_s, _next_hour_s(self._gone_to(id, now_ms) + offset_ms))
-            if from_s < until_s:
-                times[id] = from_s, until_s
-        if not times:
-            return {}
-        return await self._shard.read(partial(_read_hours, self._shard.store, times, offset_ms))
+        wanted = _RowsQuery(
+            queue,
+            start_s,
+            min(end_s, gathered_from_s),
+            period_s,
+            _next_hour_s(self._hours_gone_to(queue, now_ms) + offset_ms),
+            _next_hour_s(self._gone_to(queue, now_ms) + offset_ms),
+            self.known_to,
+            offset_ms,
+        )
+        if wanted.start_s >= wanted.end_s:
+            return StoredRows(Rows(MINUTE_S), {})
+        return await self._shard.read(partial(_read_rows, self._shard.store, wanted))
 
 
 def _next_hour_s(wall_ms: int) -> int:
@@ -311,11 +380,11 @@ def _next_hour_s(wall_ms: int) -> int:
 
 
 def read_gathered(store: Store) -> Gathered:
-    found = Gathered({}, {}, -1)
+    found = Gathered({}, {}, {}, -1)
     while page := store.log(METRICS_LOG, _RECENT, found.position, _ENTRIES_PER_READ):
         for row in page:
             try:
-                found.add(_decode(decompressed(row.data, _ENTRY_BYTES_MAX)))
+                found.add(_decode(decompressed(row.data, _ENTRY_BYTES_MAX)), row.position)
             except ValueError as error:
                 log.warning("a minute of metrics cannot be read and is left out: %s", error)
         found = found._replace(position=page[-1].position)
@@ -331,34 +400,58 @@ def read_log(
         after = page[-1].position
 
 
-def _read_chunks(store: Store, queues: list[int], after_ms: int, start_s: int, end_s: int) -> dict[int, Rows]:
-    found: dict[int, Rows] = {}
+def _read_rows(store: Store, wanted: _RowsQuery) -> StoredRows:
+    minutes, hours = Rows(MINUTE_S), dict[int, HourRow]()
+    has_hours = wanted.period_s % HOUR_S == 0
+    times = _times_of_hours(store, wanted) if has_hours else []
+    if times:
+        for hour_s, _, row in _timed(store, HOUR_CHUNKS, HOURS_LOG, wanted, times[0][0], times[-1][1]):
+            if any(begin_s <= hour_s < end_s for begin_s, end_s in times):
+                present = hours.get(hour_s)
+                hours[hour_s] = row if present is None else HOUR_CHUNKS.merged(present, row)
+    begin_s = max(wanted.start_s, wanted.minutes_from_s) if has_hours else wanted.start_s
+    for hours_begin_s, hours_end_s in [*times, (wanted.end_s, wanted.end_s)]:
+        if begin_s < hours_begin_s:
+            timed = _timed(store, QUEUE_CHUNKS, METRICS_LOG, wanted, begin_s, hours_begin_s)
+            minutes.extend(list(rows_within(timed, begin_s, hours_begin_s)))
+        begin_s = max(begin_s, hours_end_s)
+    return StoredRows(minutes, hours)
+
+
+def _times_of_hours(store: Store, wanted: _RowsQuery) -> list[tuple[int, int]]:
+    """The times of which hours are read and not their minutes, in order."""
+    start_s, end_s, period_s = wanted.start_s, wanted.end_s, wanted.period_s
+    from_s = max(_next_hour_s(start_s * SECOND), wanted.hours_from_s)
+    found: list[tuple[int, int]] = []
+    if from_s < min(end_s, wanted.minutes_from_s):
+        found.append((from_s, min(_next_hour_s(end_s * SECOND), wanted.minutes_from_s)))
+        from_s = found[0][1]
+    if from_s < end_s:
+        # Chunks of earlier releases have no hours.
+        for first in store.log(HOURS_LOG, str(wanted.queue), -1, 1):
+            from_s = max(from_s, _next_hour_s(first.position + wanted.offset_ms))
+            for hour_s in range(from_s, end_s - HOUR_S + 1, HOUR_S):
+                if (hour_s - start_s) % period_s > period_s - HOUR_S:
+                    continue  # a part of it is in the next period
+                if found and found[-1][1] == hour_s:
+                    found[-1] = found[-1][0], hour_s + HOUR_S
+                else:
+                    found.append((hour_s, hour_s + HOUR_S))
+    return found
+
+
+def _timed(
+    store: Store, form: ChunkForm[R], kind: str, wanted: _RowsQuery, start_s: int, end_s: int
+) -> Iterator[TimedRow[R]]:
+    """The rows of chunks that may have some from a time to another."""
+    # A chunk is stored after its last row. An hour more, because the wall clock may have been set since.
+    after_ms = start_s * SECOND - wanted.offset_ms - HOUR - abs(wanted.offset_ms)
     # Most chunks have the rows of an hour.
     chunks_per_read = min(_ENTRIES_PER_READ, (end_s - start_s) // HOUR_S + _CHUNKS_MORE)
-    for id in queues:
-        rows = found[id] = Rows(MINUTE_S)
-        for stored in read_log(store, id, after_ms, chunks_per_read):
-            chunk = QUEUE_CHUNKS.readable(stored.data)
-            rows.extend([row for row in chunk if row.at_s + row.times * MINUTE_S > start_s])
-            if chunk and chunk[0].at_s > end_s + HOUR_S:
-                break  # an hour more, because the wall clock may have been set
-    return found
-
-
-def _read_hours(
-    store: Store, times: Mapping[int, tuple[int, int]], offset_ms: int
-) -> dict[int, dict[int, HourRow]]:
-    """``times``: from when to when, by queue id."""
-    found: dict[int, dict[int, HourRow]] = {}
-    for id, (start_s, end_s) in times.items():
-        hours = found[id] = {}
-        after_ms = start_s * SECOND - offset_ms - HOUR - abs(offset_ms)  # as with minutes
-        for stored in read_log(store, id, after_ms, kind=HOURS_LOG):
-            chunk = HOUR_CHUNKS.readable(stored.data)
-            for hour_s, _, row in chunk:
-                if start_s <= hour_s < end_s:
-                    present = hours.get(hour_s)
-                    hours[hour_s] = row if present is None else HOUR_CHUNKS.merged(present, row)
-            if chunk and chunk[0].at_s > end_s + HOUR_S:
-                break
-    return found
+    for stored in read_log(store, wanted.queue, after_ms, chunks_per_read, kind):
+        if stored.position >= wanted.until:
+            break
+        chunk = form.readable(stored.data)
+        yield from chunk
+        if chunk and chunk[0].at_s > end_s + HOUR_S:
+            break

@@ -214,6 +214,7 @@ class Partition:
         read, is refused: no one waits for that, and the store is closed."""
         self.parts.stop()
         self.end_polls()
+        await self.parts.prepare_flush()
         self.shard.write_later()
         self.parts.flush()
         try:
@@ -231,6 +232,7 @@ class Partition:
         for queue in queues:
             while queue.waiting:
                 await self.shard.turn()
+        await self.parts.prepare_flush()
         self.parts.flush()
         await self.shard.drained()
         self._forget(queues)

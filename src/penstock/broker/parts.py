@@ -36,6 +36,9 @@ class Part:
     def stop(self) -> None:
         """Decide nothing new: the server stops, or the shard is given back."""
 
+    async def prepare_flush(self) -> None:
+        """Do what takes long of :meth:`flush`, in turns. Called before it, after :meth:`stop`."""
+
     def flush(self) -> None:
         """Add to the open commit what was put off. Called after :meth:`stop`, before the last commit."""
 
@@ -88,6 +91,10 @@ class PartList(Part):
     def stop(self) -> None:
         for part in self._parts:
             part.stop()
+
+    async def prepare_flush(self) -> None:
+        for part in self._parts:
+            await part.prepare_flush()
 
     def flush(self) -> None:
         for part in self._parts:

@@ -154,7 +154,9 @@ class FigureReader:
         groups = None if isinstance(rules, FifoQueue) else rules.noisy_groups(now_ms)
         if isinstance(rules, FifoQueue) or groups is None:
             return None
-        return await self._turns.run(rules.noisy_tenants(now_ms)) if groups else NoisyTenants()
+        if not groups:
+            return NoisyTenants()
+        return await self._turns.run(rules.noisy_tenants(now_ms, partial(self._arrived_ms, queue)))
 
     # -- the age of the oldest message -----------------------------------------------------------------------
 

@@ -26,11 +26,13 @@ from penstock.metrics.queue_rows import (
     extended,
 )
 from penstock.metrics.series import MINUTE_S, SECOND_S, kept_s
+from penstock.store.port import LAST
 
 _SECONDS_KEPT_S = kept_s(SECOND_S)
 _ROWS_PER_CHUNK = 60
 _CHUNK_S = 30 * 60  # a chunk with fewer rows, because they repeat, has this many seconds
-_ROW_BYTES = 320  # of a row that is an object
+ROW_BYTES = 320  # of a row that is an object
+_SIZE_BYTES = 60  # of each size in it
 _ENDED_MAX = 60
 
 
@@ -60,7 +62,7 @@ class SecondRows:
     @property
     def size(self) -> int:
         """About how many bytes of memory the rows take."""
-        return self._packed_bytes + len(self._open.timed) * _ROW_BYTES
+        return self._packed_bytes + len(self._open.timed) * ROW_BYTES
 
     def add(self, at_s: int, row: QueueRow) -> bool:
         """True if it is the first row of a chunk."""
@@ -217,25 +219,29 @@ class _SizesOfMinute:
 
 
 class QueueRecorder:
-    """``account``: of the queue. ``memory``: of the seconds of all queues. ``wall_offset_ms``: what is added to a
+    """``account``: of the queue. ``memory``: of the seconds of all queues. ``minutes_budget``: for the minutes of all
+    queues that are not stored. ``wall_offset_ms``: what is added to a
     time of the broker's clock to get that of the wall clock. ``on_used`` is called when a queue is used that is not
     ``awake``."""
 
     __slots__ = (
-        "_account", "_ended_minutes", "_levels", "_memory", "_minute_base", "_minute_s", "_on_used",
-        "_second_base", "_second_s", "_seconds", "_sizes", "_stored_to_s", "_unlooked", "_wall_offset_ms", "awake",
-        "last", "minutes",
+        "_account", "_ended_minutes", "_ended_s", "_in_commit", "_in_commit_bytes", "_in_commit_from", "_levels",
+        "_memory", "_minute_base", "_minute_s", "_minutes_budget", "_on_used", "_second_base", "_second_s",
+        "_seconds", "_sizes", "_stored_to_s", "_unlooked", "_wall_offset_ms", "awake", "last", "minutes",
+        "minutes_bytes", "recent_from",
     )  # fmt: skip
 
     def __init__(
         self,
         account: str,
         memory: SecondsMemory,
+        minutes_budget: MetricBudget,
         wall_offset_ms: Callable[[], int],
         on_used: Callable[[], None],
     ) -> None:
         self._account = account
         self._memory = memory
+        self._minutes_budget = minutes_budget
         self._wall_offset_ms = wall_offset_ms
         self._on_used = on_used
         self.awake = False  # is it looked at every second?
@@ -245,12 +251,20 @@ class QueueRecorder:
         self._unlooked: tuple[int, QueueRow] | None = None  # a second that was counted and is to be looked at
         self._seconds = SecondRows()
         self._ended_minutes: list[tuple[int, QueueRow]] = []  # counted and to be looked at
+        self._ended_s: int | None = None  # the last minute that was taken
         # Of minutes that are looked at in seconds, by their beginning, until end_minute takes them.
         self._levels: dict[int, _LevelsOfMinute] = {}
         self.last = NO_LOOKS
         """What was found last."""
         self.minutes = Rows(MINUTE_S)
-        """Those that are not in a stored chunk."""
+        """Those that are in no chunk."""
+        self.minutes_bytes = 0
+        """About how many bytes of memory they take."""
+        self.recent_from = 0
+        """The position of the first recent entry that has some of them."""
+        # Those before them, in a chunk of a commit whose outcome is not known.
+        self._in_commit = Rows(MINUTE_S)
+        self._in_commit_from = self._in_commit_bytes = 0
         self._stored_to_s = 0  # where the rows end that this process has stored in chunks
 
     # -- counts ----------------------------------------------------------------------------------------------
@@ -312,24 +326,42 @@ class QueueRecorder:
     def _put_second(self, at_s: int, row: QueueRow) -> None:
         self._memory.add(self._account, self._seconds, at_s, row)
 
-    def end_minute(self, minute_s: int, looks: MinuteLooks) -> list[tuple[int, QueueRow]]:
-        """The rows of this minute, which has ended, and of minutes before it that were not taken yet."""
-        rows = self._ended_rows(minute_s, looks)
+    def end_minute(
+        self, minute_s: int, looks: MinuteLooks, before_s: int | None = None
+    ) -> list[tuple[int, QueueRow]]:
+        """The rows of this minute, which has ended, and of minutes before it that were not taken yet. ``before_s``:
+        the minute in which the queues of the shard were looked at last. If this one was, its numbers hold from then
+        on."""
+        held_from_s = minute_s
+        if before_s is not None and before_s == self._ended_s:
+            held_from_s = max(before_s + MINUTE_S, minute_s - _ENDED_MAX * MINUTE_S)
+        rows = self._ended_rows(minute_s, looks, held_from_s)
+        self._ended_s = minute_s
         self._ended_minutes = []
         self._levels = {begin_s: levels for begin_s, levels in self._levels.items() if begin_s > minute_s}
         self.last = looks._replace(levels=looks.levels or self.last.levels)
         return rows
 
-    def _ended_rows(self, minute_s: int, looks: MinuteLooks) -> list[tuple[int, QueueRow]]:
+    def _ended_rows(
+        self, minute_s: int, looks: MinuteLooks, held_from_s: int = LAST
+    ) -> list[tuple[int, QueueRow]]:
         """The rows of minutes that ended and were not taken yet. ``looks``: what the queue has at the end of the last
-        one, which is ``minute_s``."""
+        one, which is ``minute_s``. ``held_from_s``: minutes from then on that were not looked at are as the last look
+        was, if nothing happened in them."""
         counted = dict(self._ended_minutes)
         found: list[tuple[int, QueueRow]] = []
         for at_s in sorted(
-            {*counted, *(begin_s for begin_s in self._levels if begin_s <= minute_s), minute_s}
+            {
+                *counted,
+                *(begin_s for begin_s in self._levels if begin_s <= minute_s),
+                *range(held_from_s, minute_s, MINUTE_S),
+                minute_s,
+            }
         ):
             row, levels = counted.get(at_s, QueueRow()), self._levels.get(at_s)
             at_end = looks if at_s == minute_s else NO_LOOKS
+            if at_end is NO_LOOKS and levels is None and at_s not in counted:
+                at_end = self.last
             gauges: list[Gauge | None] = list(at_end.levels or ())
             if levels is not None:
                 gauges = levels.gauges(at_end.levels)
@@ -343,29 +375,71 @@ class QueueRecorder:
         unlooked = [] if self._unlooked is None else [self._unlooked]
         return chain(self._seconds.taken(start_s, end_s), unlooked)
 
-    def has_minutes_from(self, start_s: int) -> bool:
-        """Whether no stored chunk has minutes from this time on. A minute may be in a chunk and here, in parts."""
-        minutes = self.minutes.timed
-        return bool(minutes) and max(minutes[0].at_s + MINUTE_S, self._stored_to_s) <= start_s
+    @property
+    def minutes_from_s(self) -> int:
+        """The time from which no stored chunk has minutes. The minute before may be in a chunk and here, in parts."""
+        minutes = self._in_commit.timed or self.minutes.timed
+        return max(minutes[0].at_s + MINUTE_S, self._stored_to_s) if minutes else LAST
 
-    def chunk_stored(self, rows: list[TimedQueueRow]) -> None:
-        """The first minutes are stored in a chunk."""
-        del self.minutes.timed[: len(rows)]
-        self._stored_to_s = max(self._stored_to_s, *(row.at_s + row.times * MINUTE_S for row in rows))
+    def begin_chunk(self) -> None:
+        """All minutes are in a chunk of the open commit."""
+        assert not self._in_commit.timed
+        self._in_commit, self.minutes = self.minutes, Rows(MINUTE_S)
+        self._in_commit_from = self.recent_from
+        self._in_commit_bytes, self.minutes_bytes = self.minutes_bytes, 0
 
-    def gathered_rows(self) -> list[TimedQueueRow]:
-        """Minutes that are not in a stored chunk."""
-        return self._gathered().timed
+    @property
+    def takes_minutes(self) -> bool:
+        """Whether there is memory for another minute: if not, accounts that have less than their share have it."""
+        budget = self._minutes_budget
+        return not (budget.is_spent and budget.is_above_share(self._account))
+
+    def add_minute(self, at_s: int, row: QueueRow, recent_from: int) -> bool:
+        """Adds a minute that has ended and is in an entry of this position. False if it is as the one before."""
+        if not self.minutes.timed:
+            self.recent_from = recent_from
+        is_new = self.minutes.add(at_s, row)
+        if is_new:
+            self._count_minutes(_row_bytes(row))
+        return is_new
+
+    def restore_minutes(self, minutes: Rows, recent_from: int) -> None:
+        """Those that are in recent entries and in no chunk, the first in the entry of this position."""
+        self.minutes, self.recent_from = minutes, recent_from
+        self._count_minutes(sum(_row_bytes(timed.row) for timed in minutes.timed))
+
+    def _count_minutes(self, size: int) -> None:
+        self.minutes_bytes += size
+        self._minutes_budget.add(self._account, size)
+
+    def end_chunk(self, *, is_durable: bool) -> None:
+        """The outcome of this commit is known."""
+        rows, self._in_commit = self._in_commit, Rows(MINUTE_S)
+        size, self._in_commit_bytes = self._in_commit_bytes, 0
+        if is_durable:
+            self._stored_to_s = max(self._stored_to_s, rows.end_s)
+            self._minutes_budget.add(self._account, -size)
+        else:
+            self.minutes_bytes += size
+            rows.extend(self.minutes.timed)
+            self.minutes, self.recent_from = rows, self._in_commit_from
+
+    def gathered_rows(self, *, with_taken: bool = True) -> list[TimedQueueRow]:
+        """Minutes that are not in a stored chunk. ``with_taken``: also those that :meth:`end_minute` has taken."""
+        rows = self._gathered(with_taken=with_taken)
+        for at_s, row in self._ended_minutes:
+            rows.add(at_s, row)
+        return rows.timed
 
     def rows_until_now(
-        self, totals: Totals, sizes: dict[int, int], looks: MinuteLooks
+        self, totals: Totals, sizes: dict[int, int], looks: MinuteLooks, *, with_taken: bool = True
     ) -> list[TimedQueueRow]:
-        """Includes the minute that has not ended. ``sizes`` counts the messages sent in this second."""
-        rows = Rows(MINUTE_S)
-        rows.timed = list(self.minutes.timed)
+        """Includes the minute that has not ended. ``sizes`` counts the messages sent in this second. ``with_taken``:
+        as above."""
+        rows = self._gathered(with_taken=with_taken)
         ended_s = self._minute_s - MINUTE_S
         is_waiting = self._ended_minutes or any(begin_s <= ended_s for begin_s in self._levels)
-        if is_waiting or rows.end_s == ended_s:
+        if is_waiting or (self.minutes.end_s or self._in_commit.end_s) == ended_s:
             for at_s, row in self._ended_rows(ended_s, looks):
                 rows.add(at_s, row)
         counted = self._counted_minute(totals, self._sizes.with_more(sizes))
@@ -376,16 +450,22 @@ class QueueRecorder:
         rows.add(self._minute_s, _with_gauges(counted, gauges, looks))
         return rows.timed
 
-    def _gathered(self) -> Rows:
+    def _gathered(self, *, with_taken: bool) -> Rows:
         rows = Rows(MINUTE_S)
-        rows.timed = list(self.minutes.timed)
-        for at_s, row in self._ended_minutes:
-            rows.add(at_s, row)
+        if with_taken:
+            rows.extend(self._in_commit.timed)
+            rows.extend(self.minutes.timed)
         return rows
 
     def forget(self) -> None:
         """The queue is gone."""
         self._memory.forget(self._account, self._seconds)
+        self._minutes_budget.add(self._account, -self.minutes_bytes - self._in_commit_bytes)
+        self.minutes_bytes = self._in_commit_bytes = 0
+
+
+def _row_bytes(row: QueueRow) -> int:
+    return ROW_BYTES + len(row.sizes or ()) * _SIZE_BYTES
 
 
 def _counted(before: Totals, now: Totals, low: int, high: int, sizes: Sketch | None = None) -> QueueRow:

@@ -42,7 +42,9 @@ class QueueRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     sent_bytes: int = 0
     bytes_min: int = 0
     bytes_max: int = 0
-    sizes: Sketch | None = None  # None: all sent messages had the same size
+    sizes: Sketch | None = (
+        None  # of sent messages; None: all the same, or a row of a second, which has no distribution
+    )
     processed: int = 0  # messages that were deleted after a receive, and how long they were held in all
     processing_ms: int = 0
     visible: Gauge | None = None  # None: it was not looked at
@@ -113,6 +115,15 @@ def _parts(gauge: Gauge) -> tuple[int, int, float]:
 
 
 TimedQueueRow = TimedRow[QueueRow]
+
+
+def rows_within(minutes: Iterable[TimedQueueRow], start_s: int, end_s: int) -> Iterator[TimedQueueRow]:
+    """The rows of minutes that begin in [start, end)."""
+    for at_s, times, row in minutes:
+        passed = max(0, -((at_s - start_s) // MINUTE_S))
+        wanted = min(times, -((at_s - end_s) // MINUTE_S)) - passed
+        if wanted > 0:
+            yield TimedRow(at_s + passed * MINUTE_S, wanted, row)
 
 
 class Rows:

@@ -113,7 +113,7 @@ class NoisyTenants(NamedTuple):
     visible: int = 0
     in_flight: int = 0
     delayed: int = 0
-    quiet_oldest_ms: int | None = None  # when the oldest message of the others was enqueued, if any are noisy
+    quiet_oldest_ms: int | None = None  # when the oldest message of the others came, if any are noisy
 
 
 class Fairness:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 from heapq import heappop
+from operator import attrgetter
 from typing import Any
 
 from penstock.errors import MessageNotAvailable, PenstockError
@@ -229,9 +230,12 @@ class StandardQueue(Queue):
         """How many tenants are noisy; None if no message has a group."""
         return len(self._fairness.noisy(now_ms)) if self.has_tenants else None
 
-    def noisy_tenants(self, now_ms: int) -> Steps[NoisyTenants]:
+    def noisy_tenants(
+        self, now_ms: int, came_ms: Callable[[Entry], int] = attrgetter("enqueued_ms")
+    ) -> Steps[NoisyTenants]:
         """What noisy tenants have at this moment, although the walk over the messages may pause. What only the store
-        has of delayed messages does not count."""
+        has of delayed messages does not count. ``came_ms``: when a message came into the queue, not before it was
+        sent."""
         index, noisy = self.backlog.index, dict(self._fairness.noisy(now_ms))
         ready = sum(tenant.ready for tenant in noisy.values())
         in_flight = sum(tenant.in_flight for tenant in noisy.values())
@@ -239,10 +243,15 @@ class StandardQueue(Queue):
         counted = NoisyTenants(len(noisy), ready + stored, in_flight)
         # The walk ends with the last of the messages that are quiet or delayed.
         wanted = len(index) - ready - in_flight
-        return self._with_others(counted, noisy, list(index.values()) if wanted else [], wanted)
+        return self._with_others(counted, noisy, list(index.values()) if wanted else [], wanted, came_ms)
 
     def _with_others(
-        self, counted: NoisyTenants, noisy: Container[str | None], entries: list[Entry], wanted: int
+        self,
+        counted: NoisyTenants,
+        noisy: Container[str | None],
+        entries: list[Entry],
+        wanted: int,
+        came_ms: Callable[[Entry], int],
     ) -> Steps[NoisyTenants]:
         delayed, quiet_oldest_ms = 0, NEVER
         for piece in in_pieces(entries, _ENTRIES_PER_STEP):
@@ -250,7 +259,7 @@ class StandardQueue(Queue):
                 if entry.group not in noisy:
                     wanted -= 1
                     if entry.enqueued_ms < quiet_oldest_ms and not self.is_set_aside(entry):
-                        quiet_oldest_ms = entry.enqueued_ms
+                        quiet_oldest_ms = min(quiet_oldest_ms, came_ms(entry))
                 elif entry.state is State.DELAYED:
                     wanted -= 1
                     delayed += 1
