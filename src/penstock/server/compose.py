@@ -39,7 +39,7 @@ from penstock.server.node import ClusterNode, check_no_nodes, link_security
 from penstock.server.origin import Origins
 from penstock.server.peeking import PeekPage
 from penstock.server.reload import Reloading
-from penstock.server.routes import Dispatch, Mount, RequestHandlers, Routes
+from penstock.server.routes import Dispatch, Mount, RequestHandlers, Routes, ServiceMount
 from penstock.server.security import Security
 from penstock.server.settings.address import Address
 from penstock.server.settings.config import Config
@@ -222,8 +222,9 @@ class Parts:
         if self.config.telemetry_endpoint is not None:
             self.telemetry = self._telemetry(self.config.telemetry_endpoint, metrics_page)
             dispatch = self.telemetry.around(dispatch)
-        peek = PeekPage(_sqs(self), *around).answer
-        self._routes.open(RequestHandlers(dispatch, dispatcher.refusal, dispatcher.methods, peek, forwarder))
+        self._routes.open(RequestHandlers(dispatch, dispatcher.refusal, dispatcher.methods, forwarder))
+        peek = PeekPage(_sqs(self), *around)
+        self._routes.mount(b"_aws", ServiceMount(peek.answer, peek.accepts))
         self._routes.mount(b"metrics", Mount(metrics_page.page, accepts=metrics_page.accepts))
 
     def _others(self, owned: OwnedShards) -> OtherShards:
