@@ -15,12 +15,10 @@ from botocore.config import Config as BotoConfig
 from cluster.links import SECRET
 from penstock.errors import StoreError
 from penstock.names import QueueName, shard_of
-from penstock.promise import start
 from penstock.server.cluster import ClusterPlace
-from penstock.server.compose import Parts
+from penstock.server.compose import EarlyParts, Parts
 from penstock.server.settings.config import Config
-from support.composed import Server
-from support.harness import until
+from support.composed import Server, finished
 
 ACCOUNT = "111122223333"
 SHARDS = 4
@@ -74,9 +72,11 @@ async def two_servers(make: Callable[[int], Config]) -> AsyncIterator[tuple[Clus
     for number in range(2):
         failures: list[StoreError] = []
         place = ClusterPlace(addresses[number], FixedOwners(addresses), SECRET)
-        parts = Parts(make(number), failures.append, place)
-        servers.append(ClusterServer(parts, await parts.listener.listen("127.0.0.1", 0, None), number))
-        for step in (parts.open_site, partial(parts.open_shards, range(number, SHARDS, 2)), parts.declare):
+        early = EarlyParts(make(number), place)
+        port = await early.listener.listen("127.0.0.1", 0, None)
+        parts = await finished(Parts.open(early, failures.append))
+        servers.append(ClusterServer(parts, port, number))
+        for step in (partial(parts.open_shards, range(number, SHARDS, 2)), parts.declare):
             await finished(step())
     try:
         yield servers[0], servers[1]
@@ -87,13 +87,7 @@ async def two_servers(make: Callable[[int], Config]) -> AsyncIterator[tuple[Clus
             assert server.parts.links is not None
             await server.parts.links.close()
             await server.unload()
-            server.parts.close()
-
-
-async def finished(coroutine: Any) -> Any:
-    promise = start(coroutine)
-    await until(lambda: promise.done)
-    return promise.result()
+            server.close()
 
 
 async def _free_ports(count: int) -> list[int]:

@@ -11,6 +11,7 @@ import pytest
 from penstock.auth.identity import Credentials
 from penstock.names import Space
 from penstock.server.console import Console
+from penstock.server.console_sign_outs import EndedSessions
 from penstock.server.http.request import Peer, Request
 from penstock.server.origin import Origins
 from penstock.server.throttle import Throttle
@@ -35,7 +36,7 @@ class TriedConsole:
             Space("000000000000", "us-east-1"),
             cast(Credentials, object()),
             lambda: None,
-            lambda: None,
+            cast(EndedSessions, object()),
             (),
             Throttle if throttle is None else lambda *_: throttle,
             lambda: self.now_s,

@@ -6,11 +6,12 @@ import asyncio
 import json
 import tracemalloc
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from penstock.server.console import Console
+from penstock.server.console_sign_outs import EndedSessions
 from penstock.server.console_streams import ConsoleStreams, Viewer
 from penstock.server.http.limits import HttpLimits
 from penstock.server.http.request import Request
@@ -232,7 +233,13 @@ def test_a_stream_holds_nothing_of_what_it_has_shown() -> None:
 def test_a_stream_does_not_hold_the_body_of_its_request() -> None:
     async def scenario() -> None:
         console = Console(
-            lambda _: None, Origins(None, ()), HOME, None, lambda: None, lambda: None, [admin.SERVICE]
+            lambda _: None,
+            Origins(None, ()),
+            HOME,
+            None,
+            lambda: None,
+            cast(EndedSessions, object()),
+            [admin.SERVICE],
         )
         headers = {b"host": b"127.0.0.1:9324", b"x-penstock-console": b"1"}
         size = 8_000_000

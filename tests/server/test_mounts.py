@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
 from penstock.promise import Promise
 from penstock.server.http.limits import HttpLimits
 from penstock.server.http.request import HttpError, Request
-from penstock.server.routes import Mount
+from penstock.server.routes import Mount, ServiceMount
 from penstock.server.web_pages import Cors, WebPageFilter
-from penstock.wire.service import Response
-from support.harness import Client, Running, get, post, run, serving, until
+from penstock.wire.service import Call, Response
+from support.harness import HOME, Client, Running, get, post, run, serving, until
 
 TEXT = [(b"Content-Type", b"text/plain")]
 
@@ -69,6 +69,32 @@ def test_all_methods_reach_a_mount(method: str) -> None:
             answer = await server.ask(get("/admin/queues?a=1", method=method))
             assert answer.json() == [method, "/admin/queues", "a=1", 0]
             assert not server.dispatcher.seen
+
+    run(scenario)
+
+
+def test_a_service_with_an_address_of_its_own_gets_calls_below_it() -> None:
+    """Also those of clients that name the action in a header, which pages do not get."""
+    seen: list[tuple[bytes, str]] = []
+
+    def dispatch(request: Request, call: Call, done: Callable[[Response], None]) -> None:
+        seen.append((request.target, call.space.region))
+        done(Response(200, TEXT, b"its own"))
+
+    def accepts(request: Request) -> bool:
+        return request.target.startswith(b"/own/address")
+
+    async def scenario() -> None:
+        mounts = {b"own": ServiceMount(dispatch, accepts), b"page": Mount(show)}
+        async with serving(mounts=mounts) as server:
+            for request in (post(path=b"/own/address"), get("/own/address?a=1")):
+                assert (await server.ask(request)).body == b"its own"
+            assert seen == [(b"/own/address", HOME.region), (b"/own/address?a=1", HOME.region)]
+            assert not server.dispatcher.seen
+            assert (await server.ask(get("/own/address", method="PUT"))).status == 405
+            for elsewhere in (b"/own", b"/page", b"/"):
+                await server.ask(post(path=elsewhere))
+            assert len(server.dispatcher.seen) == 3 and len(seen) == 2
 
     run(scenario)
 

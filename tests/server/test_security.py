@@ -29,7 +29,7 @@ from penstock.broker.encryption import Reencryption
 from penstock.errors import StoreRefused
 from penstock.server.audit.file import AuditFile
 from penstock.server.audit.rate_cap import EVENTS_MAX, WINDOW_MS
-from penstock.server.compose import Parts
+from penstock.server.compose import EarlyParts
 from penstock.server.encryption import Encryption
 from penstock.server.http.request import Peer, Request
 from penstock.server.origin import Origins
@@ -548,7 +548,7 @@ def test_a_failed_start_writes_nothing_to_the_audit_log_of_a_running_server(secu
             assert audit is not None and audit.flush()
             with pytest.raises(StoreRefused):
                 await loaded(secured)
-            Parts(secured, lambda _: None).close()  # as if its port were in use
+            EarlyParts(secured).close()  # as if its port were in use
             assert names(path) == ["StartLogging"]
         assert names(path) == ["StartLogging", "StopLogging"]
 

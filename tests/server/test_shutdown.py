@@ -37,7 +37,7 @@ async def start_and_stop(config: Config) -> None:
     await server.parts.listener.close(0)
     await server.unload()
     await asyncio.sleep(0.02)  # time for reads that are still queued
-    server.parts.close()
+    server.close()
 
 
 def test_a_stop_right_after_a_start_reads_nothing_from_the_closed_store(

@@ -49,7 +49,10 @@ class CountRecorder(Protocol):
 
 
 class QueueMetrics:
-    """Counts what one live queue does. Call :meth:`turn` before counting if ``second_ends_ms`` has come."""
+    """Counts what one live queue does. Call :meth:`turn` before counting if ``second_ends_ms`` has come.
+
+    The live queue compares and counts by itself: methods that do it here would be two more calls, and one more file,
+    on the path of every message."""
 
     __slots__ = (
         "_before", "_passed_ms", "_period_ends_ms", "_recorder", "_sent_bytes", "_size_counts", "deleted",

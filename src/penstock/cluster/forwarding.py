@@ -29,7 +29,7 @@ from penstock.errors import NotOwned, Unreachable
 from penstock.promise import Promise, run_detached, start
 from penstock.wire.dispatch import Done, refusal
 from penstock.wire.faults import internal_error, service_unavailable
-from penstock.wire.service import Response
+from penstock.wire.service import Response, RunningCall
 
 log = logging.getLogger("penstock.cluster")
 
@@ -48,18 +48,29 @@ class ForwardLimits(msgspec.Struct, frozen=True, kw_only=True):
     stream_idle_s: float = 60.0  # a stream that is not read is closed
 
 
+class ServedPeer(Protocol):
+    """The two ends of the connection on which a request came."""
+
+    address: str
+    scheme: str
+    listening: str
+    certificate: str
+
+
 class ServedRequest(Protocol):
     """A request as the server has it."""
 
-    peer: Any
     id: str
     method: bytes
     target: bytes
     headers: dict[bytes, bytes]
     raw_headers: list[tuple[bytes, bytes]] | None
     body: bytes
-    call: Any
+    call: RunningCall | None
     on_not_owned: Callable[[int], None] | None
+
+    @property
+    def peer(self) -> ServedPeer: ...
 
 
 class PassedRequest(msgspec.Struct, array_like=True, gc=False):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -39,7 +40,7 @@ from penstock.server.node import ClusterNode, check_no_nodes, link_security
 from penstock.server.origin import Origins
 from penstock.server.peeking import PeekPage
 from penstock.server.reload import Reloading
-from penstock.server.routes import Dispatch, Mount, RequestHandlers, Routes
+from penstock.server.routes import Dispatch, Mount, RequestHandlers, Routes, ServiceMount
 from penstock.server.security import Security
 from penstock.server.settings.address import Address
 from penstock.server.settings.config import Config
@@ -77,60 +78,36 @@ _DECLARING = "the declared queues are being created"
 _STOPPING = "the server is stopping"
 
 
-class Parts:
-    """The parts of one server."""
+class EarlyParts:
+    """What a server has before its store is open: it listens, and answers health checks."""
 
-    def __init__(
-        self,
-        config: Config,
-        on_fatal: Callable[[StoreError], None],
-        place: ClusterPlace | None = None,
-        load_config: Callable[[], Config] | None = None,
-        reload_others: Callable[[], None] = lambda: None,
-    ) -> None:
-        """``place``: among the processes that share the shards of a machine. ``load_config`` reads the settings again
-        for a reload, None: they cannot change. ``reload_others`` makes the other processes of the server reload, too.
-        Raises StoreRefused or one of SETUP_ERRORS."""
+    def __init__(self, config: Config, place: ClusterPlace | None = None) -> None:
+        """``place``: among the processes that share the shards of a machine. Raises StoreRefused or one of
+        SETUP_ERRORS."""
         self.config = config
-        self._on_fatal = on_fatal
         self.clock = SystemClock()
-        origins = Origins(config.public_url, config.trusted_proxies)
-        self._place = place
-        throttle = Throttle if place is None else place.throttle
-        services = declare_services()
-        self.security = Security(config, self.clock, origins, services, throttle)
-        self.links: ClusterLinks | None = None
-        self.node: ClusterNode | None = None
-        self._link_security = (
+        self.place = place
+        self.origins = Origins(config.public_url, config.trusted_proxies)
+        self.throttle = Throttle if place is None else place.throttle
+        self.services = declare_services()
+        self.security = Security(config, self.clock, self.origins, self.services, self.throttle)
+        self.link_security = (
             link_security(config, self.security.link_tls) if config.advertise is not None else None
         )
-        linked = self._link_security or (None if place is None else place.security)
-        self._peers = None if linked is None else Peers(linked)
         self.site = site_of(config)
-        self.broker: Broker
-        self.monitoring: Monitoring
-        self._ended_sessions: EndedSessions | None = None
         self.outgoing = OutgoingHttp()
         self.webhooks = Webhooks(self.outgoing, config.alarm_webhooks)
-        self.shards: OpenShards
-        self.controlled_time: ControlledTime | None = None  # with test_clock
-        self.reloading = Reloading(self, load_config or (lambda: self.config), reload_others)
-        self.health = Health([service.name for service in services if service.is_announced])
+        self.health = Health([service.name for service in self.services if service.is_announced])
         self.meter = RequestMeter()
-        self.commit_times = Histogram()
-        self._origins = origins
-        self.metrics_page: MetricsPage | None = None  # when the store is open
-        self.metrics_port: MetricsPort | None = None
-        self.telemetry: Telemetry | None = None
         self.disk_space = DiskSpace(watched_directories(config), config.disk_warning)
         self._warns_of_disk = place is None or place.process in (None, 1)  # else the first process does
         self.health.show("disk", self.disk_space.shown)
         self.health.expect(_LOADING)
         self.health.expect(_DECLARING)
         cors, pages = self._cors(config)
-        self._routes = Routes(
+        self.routes = Routes(
             callers=self.security.callers,
-            origins=origins,
+            origins=self.origins,
             cors=cors,
             health=self.health,
             throttle=self.security.throttle(config),
@@ -138,29 +115,205 @@ class Parts:
             meter=self.meter,
             pages=pages,
         )
-        self.console = Console(
-            self._routes.serve,
-            origins,
-            config.space,
-            self.security.credentials,
-            lambda: self._routes.pages,
-            lambda: self._ended_sessions,
-            services,
-            throttle,
-        )
-        if config.console:
-            self._routes.mount(b"console", Mount(self.console.page, for_any_page=True))
         audit = self.security.audit
         if audit is not None and config.audit_required:
             self.health.watch("the audit log cannot be written", lambda: audit.must_refuse)
         addresses = ClientAddresses(config.trusted_proxies)
         self.listener = Listener(
-            self._routes.serve, config.http_limits, addresses, self._routes.is_health_check
+            self.routes.serve, config.http_limits, addresses, self.routes.is_health_check
         )
+        self.metrics_port = None if config.metrics_listen is None else MetricsPort(self.health)
+
+    async def open_metrics_port(self, *, shared: bool = False) -> Address | None:
+        """``shared``: with the process that takes the place of this one. Returns the address with its port, None if
+        there is none. Raises OSError."""
+        wanted = self.config.metrics_listen
+        if wanted is None or self.metrics_port is None:
+            return None
+        return await self.metrics_port.open(wanted, shared=shared)
+
+    def _cors(self, config: Config) -> tuple[Cors, WebPageFilter | None]:
+        cors = Cors(config.cors_origins)
+        # Without credentials, a web page in the operator's browser could call the server.
+        checks_pages = self.security.credentials is None and "*" not in config.cors_origins
+        return cors, WebPageFilter(cors, config.public_url) if checks_pages else None
+
+    def apply(self, config: Config) -> None:
+        """Use settings that differ from the present ones in such that can change while the server runs."""
+        self.config = config
+        set_log_level(config.log_level)
+        self.listener.limits = config.http_limits
+        self.routes.change(self.security.throttle(config), *self._cors(config))
+        self.disk_space.warn_below = config.disk_warning
+        self.webhooks.change(config.alarm_webhooks)
+
+    def declared(self, config: Config) -> None:
+        """These queues are declared now."""
+        self.config = replace(self.config, queues=config.queues)
+
+    def look_around(self) -> None:
+        """Once a second, on the event loop: at files that may have changed, and at the disk."""
+        self.security.reload(self.listener, requested=False)
+        if self._warns_of_disk:
+            self.disk_space.check(time.monotonic())
+
+    async def reload_files(self) -> dict[str, str]:
+        """Read certificates, credentials and keys again. Returns what is wrong with each; empty: nothing."""
+        self.security.reload(self.listener, requested=True)
+        return await self.security.problems()
+
+    def stop_accepting(self) -> None:
+        self.health.expect(_STOPPING)
+        self.listener.stop_accepting()
+        if self.metrics_port is not None:
+            self.metrics_port.close()
+
+    def close(self) -> None:
+        self.outgoing.close()
+        self.security.close()
+
+
+class Parts:
+    """The parts of a server whose store is open."""
+
+    def __init__(
+        self,
+        early: EarlyParts,
+        on_fatal: Callable[[StoreError], None],
+        load_config: Callable[[], Config] | None,
+        reload_others: Callable[[], None],
+    ) -> None:
+        """Nothing is served before :meth:`open`, which makes them."""
+        self.early = early
+        telemetry = _telemetry_class(early.config)
+        self.clock, self.site, self.security = early.clock, early.site, early.security
+        self.health, self.listener, self.webhooks = early.health, early.listener, early.webhooks
+        config, place, encryption, shards = (
+            early.config,
+            early.place,
+            self.security.encryption,
+            self.site.shards,
+        )
+        self.commit_times = Histogram()
+        self.controlled_time = _controlled_time(config)
+        runtimes: Runtimes = self.controlled_time or LoopRuntimes(
+            shards, commits_on_loop=self.site.is_local, commit_times=self.commit_times
+        )
+        linked = early.link_security or (None if place is None else place.security)
+        self._peers = peers = None if linked is None else Peers(linked)
+        self.broker = Broker(
+            config.broker_limits, shards, encryption.guard, encryption.dedup_key,
+            None if place is None else place.usage, Turns(runtimes.soon), self.clock, self._others,
+        )  # fmt: skip
+        self.monitoring = Monitoring(
+            self.broker,
+            cloudwatch.CloudWatchTexts(is_secured=self.security.credentials is not None),
+            self.webhooks.post,
+            metric_namespaces(),
+            config.monitoring_limits,
+        )
+        ended_sessions = EndedSessions(self.broker)
+        process = None if place is None else place.process
+        self.metrics_page = MetricsPage(self, self.broker, early.origins, process)
+        # Before the links, which answer the questions of services, too.
+        self._services = [service.with_context(context(self)) for service, context in SERVICES]
+        open_shards = partial(OpenShards, self.site, self.broker, encryption, runtimes, on_fatal)
+        hints = ShardHints(shards, _queue_host(config), config.space)
+
+        def make_links(place: ClusterPlace) -> ClusterLinks:
+            assert peers is not None, "there are other processes"
+            return ClusterLinks(place, peers, self.broker, early.routes.serve_passed_on, hints.shard_of)
+
+        self.node: ClusterNode | None = None
+        self.links: ClusterLinks | None
+        if early.link_security is None:
+            self.shards = open_shards()
+            self.links = None if place is None else make_links(place)
+        else:
+            self.node = ClusterNode(
+                config,
+                early.link_security,
+                leases_of(self.site),
+                shards,
+                open_shards,
+                make_links,
+                self._declare,
+            )
+            self.shards, self.links = self.node.shards, self.node.links
+        self.console = Console(
+            early.routes.serve,
+            early.origins,
+            config.space,
+            self.security.credentials,
+            lambda: early.routes.pages,  # they change with the settings
+            ended_sessions,
+            early.services,
+            early.throttle,
+        )
+        instance = {} if process is None else {"penstock.process": str(process)}
+        self.telemetry = (
+            None
+            if telemetry is None
+            else telemetry(str(config.telemetry_endpoint), self.metrics_page.families, instance)
+        )
+        self.reloading = Reloading(self, load_config or (lambda: early.config), reload_others)
+
+    @classmethod
+    async def open(
+        cls,
+        early: EarlyParts,
+        on_fatal: Callable[[StoreError], None],
+        *,
+        load_config: Callable[[], Config] | None = None,
+        reload_others: Callable[[], None] = lambda: None,
+    ) -> Parts:
+        """Open the store, but no shard: requests can be passed on to processes that own them. ``load_config`` reads
+        the settings again for a reload, None: they cannot change. ``reload_others`` makes the other processes of the
+        server reload, too. Raises PenstockError."""
+        await asyncio.to_thread(early.site.open)
+        parts = cls(early, on_fatal, load_config, reload_others)
+        try:
+            await parts._serve()
+        except BaseException:
+            parts.close()
+            await asyncio.to_thread(early.site.close)
+            raise
+        return parts
+
+    async def _serve(self) -> None:
+        """Answer requests from now on. Raises PenstockError."""
+        routes, security = self.early.routes, self.security
+        if self.links is not None:
+            await self.links.start()
+        self.health.show("sends", self.send_state)
+        self.health.facts["durability"] = self.site.guarantees
+        forwarder = None if self.links is None else self.links.forwarder
+        around = (
+            security.recorder,
+            authorize if security.credentials is not None else None,
+            None if forwarder is None else forwarder.pass_on,
+        )
+        dispatcher = Dispatcher(self._services, *around, self.early.meter.of_action, self.broker.turns)
+        dispatch: Dispatch = dispatcher.answer
+        if self.telemetry is not None:
+            self.telemetry.start()
+            dispatch = self.telemetry.around(dispatch)
+        peek = PeekPage(_sqs(self), *around)
+        routes.open(RequestHandlers(dispatch, dispatcher.refusal, dispatcher.methods, forwarder))
+        routes.mount(b"_aws", ServiceMount(peek.answer, peek.accepts))
+        routes.mount(b"metrics", Mount(self.metrics_page.page, accepts=self.metrics_page.accepts))
+        if self.config.console:
+            routes.mount(b"console", Mount(self.console.page, for_any_page=True))
+        if self.early.metrics_port is not None:
+            self.early.metrics_port.show(self.metrics_page)
+
+    @property
+    def config(self) -> Config:
+        """The present settings."""
+        return self.early.config
 
     async def load(self) -> None:
-        """Open the store and become ready. Raises DeclaredQueueError or PenstockError."""
-        await self.open_site()
+        """Open the shards and become ready. Raises DeclaredQueueError or PenstockError."""
         if self.node is None:
             if self.config.store is not None:
                 await asyncio.to_thread(check_no_nodes, leases_of(self.site))
@@ -170,111 +323,18 @@ class Parts:
         else:
             await self._join(self.node)
 
-    async def open_site(self) -> None:
-        """Everything but the shards: requests can be passed on to processes that own them. Raises PenstockError."""
-        await asyncio.to_thread(self.site.open)
-        encryption = self.security.encryption
-        place, peers, runtimes = self._place, self._peers, self._runtimes()
-        self.broker = Broker(
-            self.config.broker_limits, self.site.shards, encryption.guard, encryption.dedup_key,
-            None if place is None else place.usage, Turns(runtimes.soon), self.clock, self._others,
-        )  # fmt: skip
-        self.monitoring = Monitoring(
-            self.broker,
-            cloudwatch.CloudWatchTexts(is_secured=self.security.credentials is not None),
-            self.webhooks.post,
-            metric_namespaces(),
-            self.config.monitoring_limits,
-        )
-        self._ended_sessions = EndedSessions(self.broker)
-        self.metrics_page = metrics_page = MetricsPage(
-            self, self.broker, self._origins, None if place is None else place.process
-        )
-        # Before the links, which answer the questions of services, too.
-        services = [service.with_context(context(self)) for service, context in SERVICES]
-        open_shards = partial(OpenShards, self.site, self.broker, encryption, runtimes, self._on_fatal)
-        hints = ShardHints(self.site.shards, _queue_host(self), self.config.space)
-
-        def make_links(place: ClusterPlace) -> ClusterLinks:
-            assert peers is not None, "there are other processes"
-            return ClusterLinks(place, peers, self.broker, self._routes.serve_passed_on, hints.shard_of)
-
-        if self._link_security is None:
-            self.shards = open_shards()
-            self.links = None if place is None else make_links(place)
-        else:
-            self.node = ClusterNode(
-                self.config, self._link_security, leases_of(self.site), self.site.shards, open_shards,
-                make_links, self._declare,
-            )  # fmt: skip
-            self.shards, self.links = self.node.shards, self.node.links
-        if self.links is not None:
-            await self.links.start()
-        self.health.show("sends", self.send_state)
-        self.health.facts["durability"] = self.site.guarantees
-        forwarder = None if self.links is None else self.links.forwarder
-        around = (
-            self.security.recorder,
-            authorize if self.security.credentials is not None else None,
-            None if forwarder is None else forwarder.pass_on,
-        )
-        dispatcher = Dispatcher(services, *around, self.meter.of_action, self.broker.turns)
-        dispatch: Dispatch = dispatcher.answer
-        if self.config.telemetry_endpoint is not None:
-            self.telemetry = self._telemetry(self.config.telemetry_endpoint, metrics_page)
-            dispatch = self.telemetry.around(dispatch)
-        peek = PeekPage(_sqs(self), *around).answer
-        self._routes.open(RequestHandlers(dispatch, dispatcher.refusal, dispatcher.methods, peek, forwarder))
-        self._routes.mount(b"metrics", Mount(metrics_page.page, accepts=metrics_page.accepts))
-
     def _others(self, owned: OwnedShards) -> OtherShards:
         """Asks all shards: those of other processes over the links, if there are others."""
         if self._peers is None:
             return LocalShards(owned)
-        place, advertised = self._place, self.config.advertise
+        place, advertised = self.early.place, self.config.advertise
         address = place.address if advertised is None and place is not None else str(advertised)
         return ClusterShards(address, self._owners, self._peers, owned)
 
     def _owners(self) -> Owners:
-        place = self._place if self.node is None else self.node.place
+        place = self.early.place if self.node is None else self.node.place
         assert place is not None, "there are other processes"
         return place.owners
-
-    def _telemetry(self, endpoint: str, metrics: MetricsPage) -> Telemetry:
-        """Raises PenstockError."""
-        try:
-            from penstock.server.telemetry import Telemetry  # its libraries are optional
-        except ImportError:
-            raise PenstockError(
-                "OpenTelemetry is not installed: pip install 'penstock-mq[otel]', or unset otel_endpoint and "
-                "OTEL_EXPORTER_OTLP_ENDPOINT"
-            ) from None
-        process = None if self._place is None else self._place.process
-        telemetry = Telemetry(
-            endpoint,
-            metrics.families,
-            {} if process is None else {"penstock.process": str(process)},
-        )
-        telemetry.start()
-        return telemetry
-
-    async def open_metrics_port(self, *, shared: bool = False) -> Address | None:
-        """``shared``: with the process that takes the place of this one. Returns the address with its port, None if
-        there is none. Raises OSError."""
-        if self.config.metrics_listen is None:
-            return None
-        self.metrics_port = MetricsPort(lambda: self.metrics_page, self.health)
-        return await self.metrics_port.open(self.config.metrics_listen, shared=shared)
-
-    def _runtimes(self) -> Runtimes:
-        if not self.config.test_clock:
-            return LoopRuntimes(
-                self.site.shards, commits_on_loop=self.site.is_local, commit_times=self.commit_times
-            )
-        from penstock.testing.controlled_time import ControlledTime  # not needed elsewhere
-
-        self.controlled_time = ControlledTime(asyncio.get_running_loop())
-        return self.controlled_time
 
     async def open_shards(self, indexes: Iterable[int]) -> None:
         """Raises PenstockError."""
@@ -316,39 +376,14 @@ class Parts:
         reason = self.broker.sends_refused
         return "accepted" if reason is None else f"refused: {reason}"
 
-    def _cors(self, config: Config) -> tuple[Cors, WebPageFilter | None]:
-        cors = Cors(config.cors_origins)
-        # Without credentials, a web page in the operator's browser could call the server.
-        checks_pages = self.security.credentials is None and "*" not in config.cors_origins
-        return cors, WebPageFilter(cors, config.public_url) if checks_pages else None
-
     def apply(self, config: Config) -> None:
         """Use settings that differ from the present ones in such that can change while the server runs."""
-        self.config = config
-        set_log_level(config.log_level)
-        self.listener.limits = config.http_limits
-        self._routes.change(self.security.throttle(config), *self._cors(config))
+        self.early.apply(config)
         self.broker.change_limits(config.broker_limits)
-        self.disk_space.warn_below = config.disk_warning
-        self.webhooks.change(config.alarm_webhooks)
-
-    def look_around(self) -> None:
-        """Once a second, on the event loop: at files that may have changed, and at the disk."""
-        self.security.reload(self.listener, requested=False)
-        if self._warns_of_disk:
-            self.disk_space.check(time.monotonic())
-
-    async def reload_files(self) -> dict[str, str]:
-        """Read certificates, credentials and keys again. Returns what is wrong with each; empty: nothing."""
-        self.security.reload(self.listener, requested=True)
-        return await self.security.problems()
 
     def wind_down(self) -> None:
         """Accept nothing new and answer every long poll with no messages."""
-        self.health.expect(_STOPPING)
-        self.listener.stop_accepting()
-        if self.metrics_port is not None:
-            self.metrics_port.close()
+        self.early.stop_accepting()
         self.console.stop()
         self.broker.end_polls()
 
@@ -361,17 +396,36 @@ class Parts:
             self.telemetry.stop()
             await asyncio.to_thread(self.telemetry.close)
         await self.broker.stop()
-        self.outgoing.close()
+        self.early.outgoing.close()
         await self.shards.close_all()
         await asyncio.to_thread(self.site.close)
 
     def close(self) -> None:
         if self.node is not None:
             self.node.close()
-        if hasattr(self, "shards"):
-            self.shards.stop_threads()
-        self.outgoing.close()
-        self.security.close()
+        self.shards.stop_threads()
+
+
+def _controlled_time(config: Config) -> ControlledTime | None:
+    if not config.test_clock:
+        return None
+    from penstock.testing.controlled_time import ControlledTime  # not needed elsewhere
+
+    return ControlledTime(asyncio.get_running_loop())
+
+
+def _telemetry_class(config: Config) -> type[Telemetry] | None:
+    """None: the operator does not want it. Raises PenstockError."""
+    if config.telemetry_endpoint is None:
+        return None
+    try:
+        from penstock.server.telemetry import Telemetry  # its libraries are optional
+    except ImportError:
+        raise PenstockError(
+            "OpenTelemetry is not installed: pip install 'penstock-mq[otel]', or unset otel_endpoint and "
+            "OTEL_EXPORTER_OTLP_ENDPOINT"
+        ) from None
+    return Telemetry
 
 
 def site_of(config: Config) -> StoreSite:
@@ -412,15 +466,15 @@ def sync_policy(config: Config) -> tuple[Synchronous, float | None]:
     )
 
 
-def _queue_host(parts: Parts) -> str:
+def _queue_host(config: Config) -> str:
     """The host of queue URLs, if it names the region: ``sqs.{region}.localhost``."""
-    host = urlsplit(parts.config.public_url or "").hostname or ""
+    host = urlsplit(config.public_url or "").hostname or ""
     return host if REGION_PLACEHOLDER in host else ""
 
 
 def _sqs(parts: Parts) -> sqs.Sqs:
     hints = RegionHints(parts.broker, parts.clock)
-    return sqs.Sqs(parts.broker, sqs.ACTIONS, _queue_host(parts), hints.missed)
+    return sqs.Sqs(parts.broker, sqs.ACTIONS, _queue_host(parts.config), hints.missed)
 
 
 _SQS_TEXTS = admin.SqsTexts(shown_queue, sequence_number, queue_url, check_edited)

@@ -40,7 +40,7 @@ from penstock.auth.identity.sessions import Session
 from penstock.client.credentials import SigningKeys
 from penstock.client.signing import RequestTemplate
 from penstock.clock import real_s
-from penstock.errors import PenstockError, Unreachable
+from penstock.errors import PenstockError
 from penstock.names import Space, is_account, is_region
 from penstock.promise import outcome, start
 from penstock.server.client_addresses import network_of
@@ -110,13 +110,14 @@ class Console:
         home: Space,
         credentials: Credentials | None,
         pages: Callable[[], WebPageFilter | None],
-        ended: Callable[[], EndedSessions | None],
+        ended: EndedSessions,
         services: Iterable[Service],
         make_throttle: MakeThrottle = Throttle,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``serve``: answers a request of a client. Without ``credentials`` the server is open. ``ended``: None until
-        the store is open. ``services``: pages may call the actions of those that have a path in the console."""
+        """``serve``: answers a request of a client. Without ``credentials`` the server is open. ``pages``: what
+        refuses requests of web pages at present. ``services``: pages may call the actions of those that have a path
+        in the console."""
         self._serve = serve
         self._origins = origins
         self._home = home
@@ -206,7 +207,7 @@ class Console:
         if self._credentials is not None:
             with suppress(NotSignedIn):
                 keys, session = self._signed_in(request)
-                await self._about_ended(lambda ended: ended.add(keys.access_key, session, int(real_s())))
+                await _known(self._ended.add(keys.access_key, session, int(real_s())))
 
     async def _verified(self, request: PageRequest, asker: Asker) -> SigningKeys:
         """The keys of a session, unless this client has failed too often.
@@ -319,7 +320,7 @@ class Console:
         if self._credentials is None:
             return Asker(SigningKeys(space.account, "open"), space)
         keys, session = self._signed_in(request)
-        if await self._about_ended(lambda ended: ended.has(keys.access_key, session, int(real_s()))):
+        if await _known(self._ended.has(keys.access_key, session, int(real_s()))):
             raise NotSignedIn
         return Asker(keys, space, session.account)
 
@@ -337,16 +338,6 @@ class Console:
         if session is None or not hmac.compare_digest(proof, _proof(secret)):
             raise NotSignedIn
         return SignedIn(SigningKeys(access_key, secret, token), session)
-
-    async def _about_ended(self, ask: Callable[[EndedSessions], Coroutine[Any, Any, T]]) -> T:
-        """Raises ConsoleRefusal."""
-        ended = self._ended()
-        try:
-            if ended is None:
-                raise Unreachable("The server is starting.")
-            return await outcome(start(ask(ended)))
-        except PenstockError:
-            raise _unavailable() from None
 
     def _space(self, request: PageRequest) -> Space:
         region = request.headers.get(_REGION, b"").decode("latin-1") or self._home.region
@@ -468,3 +459,11 @@ def _cookie_value(header: bytes) -> bytes:
 
 def _with_cookie(response: Response, cookie: bytes) -> Response:
     return with_headers(response, [(b"Set-Cookie", cookie)])
+
+
+async def _known(asked: Coroutine[Any, Any, T]) -> T:
+    """What is known of ended sessions. Raises ConsoleRefusal."""
+    try:
+        return await outcome(start(asked))
+    except PenstockError:
+        raise _unavailable() from None

@@ -62,7 +62,7 @@ class ProcessControl:
             parts.listener.open_connections,
             config.advertise and str(config.advertise),
             parts.security.encryption.status,
-            parts.disk_space.shown() or None,
+            parts.early.disk_space.shown() or None,
         )
 
     async def reload(self) -> ReloadResult:
@@ -94,9 +94,7 @@ class ProcessControl:
         return [AuditEventInfo(**event._asdict()) for event in found]
 
     async def metrics(self) -> bytes:
-        page = self._parts.metrics_page
-        assert page is not None, "an action is served: the store is open"
-        return await page.text(open_metrics=False)
+        return await self._parts.metrics_page.text(open_metrics=False)
 
     async def backup(self) -> BackupStream:
         config = self._parts.config

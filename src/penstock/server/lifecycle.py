@@ -26,7 +26,7 @@ import uvloop
 from penstock.auth.encryption.root_key import RootKeyUnavailable
 from penstock.errors import PenstockError, StoreAway, StoreError, StoreRefused
 from penstock.promise import outcome, run_detached, start
-from penstock.server.compose import Parts
+from penstock.server.compose import EarlyParts, Parts
 from penstock.server.logs import set_up_logs
 from penstock.server.periodic import EVERY_S
 from penstock.server.security import SETUP_ERRORS
@@ -105,27 +105,32 @@ async def _serve(config: Config, human: bool, terminal: Terminal) -> None:
     reloads = Reloads(manager)
     terminal.on_hangup_signal(stop.request, reloads.request)
     loop.add_signal_handler(signal.SIGUSR2, log.error, "a rolling restart needs several processes")
-    parts = compose(
-        lambda: Parts(config, stop.fail, load_config=lambda: within_descriptor_limit(load_again(config)))
-    )
+    early = compose(lambda: EarlyParts(config))
     try:
-        addresses = await _listen(config, parts)
-        await open_metrics_port(parts)
+        addresses = await _listen(config, early)
+        await open_metrics_port(early)
         started = time.perf_counter()
-        await start_step(config, parts.load())
-        forget_start()
-        recovered = Recovered(*parts.broker.recovery, time.perf_counter() - started)
-        reloads.start(parts)
-        encryption, durability = parts.security.encryption.status, parts.site.guarantees
-        announce(startup_report(config, addresses, recovered, encryption, durability), human, config)
-        manager.ready("ready")
-        manager.watch()
-        await stop.requested.wait()
-        manager.stopping()
-        await _stop(parts, stop)
+        opening = Parts.open(
+            early, stop.fail, load_config=lambda: within_descriptor_limit(load_again(config))
+        )
+        parts = await start_step(config, opening)
+        try:
+            await start_step(config, parts.load())
+            forget_start()
+            recovered = Recovered(*parts.broker.recovery, time.perf_counter() - started)
+            reloads.start(parts)
+            encryption, durability = parts.security.encryption.status, parts.site.guarantees
+            announce(startup_report(config, addresses, recovered, encryption, durability), human, config)
+            manager.ready("ready")
+            manager.watch()
+            await stop.requested.wait()
+            manager.stopping()
+            await _stop(parts, stop)
+        finally:
+            reloads.stop()
+            parts.close()
     finally:
-        reloads.stop()
-        parts.close()
+        early.close()
 
 
 def compose(make: Callable[[], T]) -> T:
@@ -167,41 +172,44 @@ class Reloads:
 
     def __init__(self, manager: ServiceManager | None = None) -> None:
         self._manager = manager
-        self._parts: Parts
+        self._parts: Parts | None = None  # until the server has started
         self._requested = False
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self, parts: Parts) -> None:
         self._parts = parts
-        self._timer = asyncio.get_running_loop().call_later(EVERY_S, self._look)
+        self._wait(parts)
         if self._requested:
-            self.request()
+            run_detached(self._reload(parts))
 
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
+            self._timer = self._parts = None
 
     def request(self) -> None:
         self._requested = True
-        if self._timer is not None:  # otherwise the reload follows the start
-            run_detached(self._reload())
+        if self._parts is not None:  # otherwise the reload follows the start
+            run_detached(self._reload(self._parts))
 
-    async def _reload(self) -> None:
+    async def _reload(self, parts: Parts) -> None:
         if self._manager is not None:
             self._manager.reloading()
         try:
-            await self._parts.reloading.run()
+            await parts.reloading.run()
         finally:
             if self._manager is not None:
                 self._manager.ready("ready")
 
-    def _look(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(EVERY_S, self._look)
-        self._parts.look_around()
+    def _wait(self, parts: Parts) -> None:
+        self._timer = asyncio.get_running_loop().call_later(EVERY_S, self._look, parts)
+
+    def _look(self, parts: Parts) -> None:
+        self._wait(parts)
+        parts.early.look_around()
 
 
-async def _listen(config: Config, parts: Parts) -> list[Address]:
+async def _listen(config: Config, parts: EarlyParts) -> list[Address]:
     """Returns the addresses with the ports that were opened."""
     tls = parts.security.tls.context if parts.security.tls is not None else None
     opened: list[Address] = []
@@ -212,7 +220,7 @@ async def _listen(config: Config, parts: Parts) -> list[Address]:
     return opened
 
 
-async def open_metrics_port(parts: Parts, *, shared: bool = False) -> None:
+async def open_metrics_port(parts: EarlyParts, *, shared: bool = False) -> None:
     """Raises StartError."""
     wanted = parts.config.metrics_listen
     if wanted is not None:
@@ -235,10 +243,10 @@ def listen_errors(address: Address) -> Iterator[None]:
         raise StartError(f"cannot listen on {address}: {reason}") from None
 
 
-async def start_step(config: Config, step: Coroutine[Any, None, None]) -> None:
+async def start_step(config: Config, step: Coroutine[Any, None, T]) -> T:
     """A step of the start that opens the store, its shards, or creates queues. Raises StartError."""
     try:
-        await outcome(start(step))
+        return await outcome(start(step))
     except DeclaredQueueError as error:
         raise StartError(f"cannot create the declared queues: {error} ({config.file})") from None
     except StoreAway as error:

@@ -21,7 +21,7 @@ from penstock.wire.dispatch import Authorize, Dispatcher, PassOn, Recorder, refu
 from penstock.wire.faults import invalid_action
 from penstock.wire.service import Call, Response
 
-PEEK_PATH = b"/_aws/sqs/messages"
+_PATH = b"/_aws/sqs/messages"
 
 
 class PeekedRequest(NamedTuple):
@@ -45,6 +45,9 @@ class PeekPage:
             None if pass_on is None else lambda peeked, done, shard: pass_on(peeked.original, done, shard),
         )
 
+    def accepts(self, request: Request) -> bool:
+        return request.target.startswith(_PATH)
+
     def answer(self, request: Request, call: Call, done: Callable[[Response], None]) -> None:
         target = _as_receive(request, call)
         if target is None:
@@ -58,7 +61,7 @@ class PeekPage:
 def _as_receive(request: Request, call: Call) -> bytes | None:
     """The target of a ReceiveMessage for the same queue; None: the path is none of these."""
     path, _, query = request.target.partition(b"?")
-    below = path[len(PEEK_PATH) :].strip(b"/")
+    below = path[len(_PATH) :].strip(b"/")
     queue = b"/"
     if below:
         parts = below.split(b"/")

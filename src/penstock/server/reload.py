@@ -97,7 +97,7 @@ class Reloading:
         else:
             self._apply(wanted, report)
             await self._declare(wanted, report)
-        for what, problem in (await self._parts.reload_files()).items():
+        for what, problem in (await self._parts.early.reload_files()).items():
             if problem:
                 report.refused.append((what, problem))
             else:
@@ -124,4 +124,4 @@ class Reloading:
         (report.reloaded if changed or wanted.queues != parts.config.queues else report.unchanged).append(
             QUEUES
         )
-        parts.config = replace(parts.config, queues=wanted.queues)
+        parts.early.declared(wanted)

@@ -1,8 +1,8 @@
 """Finds what answers an HTTP request: a mount or a service.
 
 Paths that are not a service's (health, metrics, administration, console) are mounts, one per first path segment, for
-all HTTP methods. Everything else goes to the dispatcher: SQS accepts the same request at ``/`` and at a queue's URL,
-so the path does not name the service.
+all HTTP methods. A mount may also be a service with an address of its own. Everything else goes to the dispatcher:
+SQS accepts the same request at ``/`` and at a queue's URL, so the path does not name the service.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from penstock.server.health import Health
 from penstock.server.http.request import HttpError, Peer, Request
 from penstock.server.http.response import REQUEST_ID, error_response, with_headers
 from penstock.server.origin import REGION, Origins
-from penstock.server.peeking import PEEK_PATH
 from penstock.server.request_log import log_when_answered
 from penstock.server.throttle import SharedThrottle, Throttle
 from penstock.server.web_pages import METHODS, Cors, WebPageFilter
@@ -55,17 +54,23 @@ class Dispatch(Protocol):
     def __call__(self, request: Request, call: Call, done: Callable[[Response], None]) -> None: ...
 
 
+class ServiceMount(NamedTuple):
+    """Answers calls below one path segment. Their callers are verified as those of all services."""
+
+    dispatch: Dispatch
+    accepts: Callable[[Request], bool] | None = None  # if not, the request goes to the services
+
+
 Refusal = Callable[[Fault, str, Request], Response]
 """(the error, the request's id, the request) -> an error that no service gave, in the protocol of the request."""
 
 
 class RequestHandlers(NamedTuple):
-    """What answers the requests that are not for a mount."""
+    """What answers the requests that are not for a mount of pages."""
 
     dispatch: Dispatch | None  # to the services; None while the store is being opened
     refusal: Refusal = refusal  # in the words of the services
     methods: Collection[bytes] = (b"POST", b"GET")  # of requests to services
-    peek: Dispatch | None = None  # LocalStack's page of messages
     forwarder: Forwarder | None = None  # if other processes own some of the shards
 
 
@@ -84,7 +89,7 @@ class Routes:
         recorder: AuditRecorder | None = None,
         meter: RequestMeter | None = None,
         pages: WebPageFilter | None = None,
-        mounts: Mapping[bytes, Mount] | None = None,
+        mounts: Mapping[bytes, Mount | ServiceMount] | None = None,
     ) -> None:
         self._handlers = _STARTING
         self._callers = callers
@@ -98,13 +103,13 @@ class Routes:
         self._passed_peers: BoundedCache[tuple[str, str, str, str], Peer] = BoundedCache(_PASSED_PEERS_MAX)
         self._requesters = Requesters()
         self._root = Mount(self._root_page, for_any_page=True)
-        self._mounts = {
+        self._mounts: dict[bytes, Mount | ServiceMount] = {
             b"health": Mount(health.page, for_any_page=True),
             b"_localstack": Mount(health.localstack_page, for_any_page=True),
             **(mounts or {}),
         }
 
-    def mount(self, segment: bytes, mount: Mount) -> None:
+    def mount(self, segment: bytes, mount: Mount | ServiceMount) -> None:
         """Let ``mount`` answer the paths below this segment."""
         self._mounts[segment] = mount
 
@@ -126,11 +131,13 @@ class Routes:
 
     def serve(self, request: Request) -> None:
         """Calls ``request.respond`` once, now or later. Raises nothing."""
-        headers = request.headers
         try:
-            usual = request.method == b"POST" and b"x-amz-target" in headers and b"origin" not in headers
-            if usual or not self._serve_special(request):
-                self._serve_call(request)
+            # The SDKs of today send everything to "/".
+            usual = request.target == b"/" and request.method == b"POST" and b"origin" not in request.headers
+            if usual:
+                self._serve_call(request, self._handlers.dispatch)
+            else:
+                self._serve_special(request)
         except HttpError as error:
             request.respond(error_response(error, request.id))
         except Exception as error:
@@ -157,9 +164,8 @@ class Routes:
         request.release()
         return request
 
-    def _serve_call(self, request: Request) -> None:
+    def _serve_call(self, request: Request, dispatch: Dispatch | None) -> None:
         health, handlers = self._health, self._handlers
-        dispatch = handlers.dispatch
         if dispatch is None or not (health.unconditional or health.ready):
             if request.on_not_owned is not None:  # soon it may be, or another process takes its shards
                 request.on_not_owned(SAME_SHARD)
@@ -216,17 +222,14 @@ class Routes:
             call.source_ip, call.secure = origin.source_ip, origin.secure
             call.certificate = peer.certificate
             call.user_agent = agent[:_USER_AGENT_MAX].decode("latin-1")
-        # The SDKs of today send everything to "/": for them this is one comparison.
-        if request.target != b"/" and request.target.startswith(PEEK_PATH) and handlers.peek is not None:
-            dispatch = handlers.peek
         dispatch(request, call, request.respond)
 
-    def _serve_special(self, request: Request) -> bool:
-        """Whether it was answered here: mounts, preflight requests of browsers, methods that no service has."""
-        headers, method = request.headers, request.method
+    def _serve_special(self, request: Request) -> None:
+        """Serves what may be for a mount, requests of web pages, and methods that no service has."""
+        headers, method, mount = request.headers, request.method, self._mount_of(request)
         if b"origin" in headers:
             request.cors_headers = self._cors.response_headers(request)
-        if b"x-amz-target" not in headers and (mount := self._mount_of(request)) is not None:
+        if isinstance(mount, Mount) and b"x-amz-target" not in headers:
             self._serve_mount(mount, request)
         elif method == b"OPTIONS":
             allowed = [(REQUEST_ID, request.id.encode()), (b"Allow", METHODS)]
@@ -236,12 +239,12 @@ class Routes:
             error = HttpError(405, f"The method {method.decode()} is not supported here.")
             request.respond(with_headers(error_response(error, request.id), [(b"Allow", METHODS)]))
         else:
-            return False
-        return True
+            own = mount.dispatch if isinstance(mount, ServiceMount) else None
+            self._serve_call(request, own or self._handlers.dispatch)
 
     # Mounts.
 
-    def _mount_of(self, request: Request) -> Mount | None:
+    def _mount_of(self, request: Request) -> Mount | ServiceMount | None:
         path, _, query = request.target.partition(b"?")
         segment = path[1:].partition(b"/")[0]
         if path == b"/":

@@ -13,7 +13,7 @@ import uvloop
 
 from penstock.errors import StoreError
 from penstock.promise import outcome, run, start
-from penstock.server.compose import Parts
+from penstock.server.compose import EarlyParts, Parts
 from penstock.server.settings.config import Config
 from penstock.testing.controlled_time import ControlledTime
 from penstock.testing.records import MessageRecords
@@ -122,20 +122,23 @@ class ServerThread:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
-        self.parts = parts = Parts(self._config, self._failed)
+        early = EarlyParts(self._config)
         try:
-            self.port = await parts.listener.listen(_HOST, 0, None)
-            await outcome(start(self._load(parts)))
-            self._started.set_result(None)
-            await self._stopping.wait()
-            parts.wind_down()
-            await parts.listener.close(_STOP_GRACE_S)
-            await outcome(start(parts.unload()))
+            self.port = await early.listener.listen(_HOST, 0, None)
+            self.parts = parts = await outcome(start(Parts.open(early, self._failed)))
+            try:
+                await outcome(start(self._load(parts)))
+                self._started.set_result(None)
+                await self._stopping.wait()
+                parts.wind_down()
+                await parts.listener.close(_STOP_GRACE_S)
+                await outcome(start(parts.unload()))
+            finally:
+                parts.close()
         finally:
-            parts.close()
+            early.close()
 
     async def _load(self, parts: Parts) -> None:
-        await parts.open_site()
         parts.broker.extend(self.records.follow)
         parts.broker.history.watch(self.records.noted)
         await parts.open_shards(range(parts.site.shards))

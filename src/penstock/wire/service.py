@@ -102,6 +102,18 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
             callback()
 
 
+class RunningCall(Protocol):
+    """What a connection tells a request that runs: its :class:`Call`, or what waits for the answer of the process
+    that runs it."""
+
+    gone: bool
+    if_unread: Callable[[], None] | None  # called if the response could not be written
+    decoding: Promise[Any] | None  # until it is done, the request is needed
+
+    def hang_up(self) -> None:
+        """The client disconnected."""
+
+
 class Response(msgspec.Struct, frozen=True):
     """An HTTP response without what only the transport knows: Date, Content-Length, Connection."""
 

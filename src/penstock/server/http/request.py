@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 
 from penstock.names import Requester
-from penstock.promise import Promise
-from penstock.wire.service import Headers, Response
+from penstock.wire.service import Headers, Response, RunningCall
 
 RawHeaders = list[tuple[bytes, bytes]]
 
@@ -46,17 +45,6 @@ class Peer:
         self.requester_key: object = self  # what `requester` was made of
         self.requester: Requester
         self.verified = ""  # the name of the caller of the last request, if its signature was verified
-
-
-class RunningCall(Protocol):
-    """What a connection tells a request that runs, here or in another process."""
-
-    gone: bool
-    if_unread: Callable[[], None] | None  # called if the response could not be written
-    decoding: Promise[Any] | None  # until it is done, the request is needed
-
-    def hang_up(self) -> None:
-        """The client disconnected."""
 
 
 class Request(msgspec.Struct, eq=False):

@@ -105,7 +105,7 @@ class MetricsPage:
         parts = self._parts
         return [
             *await process_families(parts, self._about),
-            *parts.meter.families(self._about),
+            *parts.early.meter.families(self._about),
             *await queue_families(self._figures(), self._shown, self._about),
         ]
 
@@ -178,9 +178,8 @@ async def _turn() -> None:
 class MetricsPort:
     """A port for metrics and health checks only, without authentication: who reaches it may read them."""
 
-    def __init__(self, page: Callable[[], MetricsPage | None], health: Health) -> None:
-        """``page`` returns None until the store is open: before, there is nothing to measure."""
-        self._page = page
+    def __init__(self, health: Health) -> None:
+        self._page: MetricsPage | None = None
         self._health = health
         self._listener = Listener(self._serve, HttpLimits(connections_max=_CONNECTIONS_MAX))
 
@@ -189,6 +188,10 @@ class MetricsPort:
         sockets = await open_sockets(address.host, address.port, reuse_port=shared)
         self._listener.accept(sockets, None)
         return Address(address.host, sockets[0].getsockname()[1])
+
+    def show(self, page: MetricsPage) -> None:
+        """Show this page from now on: the store is open. Before, there is nothing to measure."""
+        self._page = page
 
     def close(self) -> None:
         self._listener.stop_accepting()
@@ -199,7 +202,6 @@ class MetricsPort:
 
     async def _open_page(self, request: Request) -> Response:
         _check(request)
-        page = self._page()
-        if page is None:
+        if self._page is None:
             raise HttpError(503, "The server is starting.")
-        return await page.answer(request)
+        return await self._page.answer(request)

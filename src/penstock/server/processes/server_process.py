@@ -26,7 +26,7 @@ import uvloop
 from penstock.errors import StoreError
 from penstock.promise import outcome, start
 from penstock.server.cluster import ClusterPlace
-from penstock.server.compose import Parts
+from penstock.server.compose import EarlyParts, Parts
 from penstock.server.lifecycle import (
     Reloads,
     StartError,
@@ -112,6 +112,7 @@ class Control:
 
 class ServerProcess:
     def __init__(self, assignment: Assignment, control: Control) -> None:
+        """Raises StartError."""
         self._assignment = assignment
         self._config = prepare_process(assignment.config)
         self._control = control
@@ -124,35 +125,31 @@ class ServerProcess:
         self._states: list[ProcessState] = []
         self._reloads = Reloads()
         self._serving = False  # all processes were ready once
-        self._retiring = False
+        self._retiring: Parts | None = None  # those of a process that is being replaced
         self._store_failed = False
-        self._parts: Parts
+        self._early = compose(lambda: EarlyParts(self._config, self._place()))
 
     async def run(self) -> int:
-        """Serves until the supervisor asks it to end. Returns the exit code."""
+        """Serves until the supervisor asks it to end. Returns the exit code. Raises StartError."""
         self._control.start(self._on_command)
-        try:
-            self._parts = parts = compose(self._make_parts)
-        except StartError as error:
-            return self._failed(error)
         try:
             self._show_health()
             if self._assignment.at_once:
                 self._accept()
-            await start_step(self._config, parts.open_site())
-            self._control.report(Prepared())
-            return await self._follow_commands()
-        except StartError as error:
-            return self._failed(error)
+            parts = await start_step(self._config, self._open())
+            try:
+                self._control.report(Prepared())
+                return await self._follow_commands(parts)
+            finally:
+                self._reloads.stop()
+                parts.close()
         finally:
-            self._reloads.stop()
-            parts.close()
+            self._early.close()
 
-    def _make_parts(self) -> Parts:
-        return Parts(
-            self._config,
+    async def _open(self) -> Parts:
+        return await Parts.open(
+            self._early,
             self._on_store_failure,
-            self._place(),
             load_config=self._settings,
             reload_others=lambda: self._control.report(ReloadAll()),
         )
@@ -171,14 +168,10 @@ class ServerProcess:
         return within_descriptor_limit(loaded.share(assignment.processes, assignment.shards))
 
     def _accept(self) -> None:
-        tls = self._parts.security.tls
+        tls = self._early.security.tls
         for sockets in self._sockets:
-            self._parts.listener.accept(sockets, None if tls is None else tls.context)
+            self._early.listener.accept(sockets, None if tls is None else tls.context)
         self._sockets = []
-
-    def _failed(self, error: StartError) -> int:
-        self._control.report(Failed(str(error), temporary=isinstance(error, TemporaryStartError)))
-        return 1
 
     def _on_store_failure(self, error: StoreError) -> None:
         if not self._store_failed:
@@ -196,68 +189,67 @@ class ServerProcess:
                 self._reloads.request()
             case _:
                 self._steps.put_nowait(command)
-                if self._retiring:
-                    self._parts.wind_down()  # all stop: no time for what is idle
+                if self._retiring is not None:
+                    self._retiring.wind_down()  # all stop: no time for what is idle
 
-    async def _follow_commands(self) -> int:
-        parts = self._parts
+    async def _follow_commands(self, parts: Parts) -> int:
         while True:
             match await self._steps.get():
                 case Take():
-                    await self._take()
+                    await self._take(parts)
                 case Release():
-                    await self._release()
+                    await self._release(parts)
                 case Retire():
-                    self._retiring = True
+                    self._retiring = parts
                     await parts.listener.retire(_RETIRE_IDLE_S, _RETIRE_GRACE_S)
-                    return await self._close()
+                    return await self._close(parts)
                 case Stop():
                     parts.wind_down()
                     await parts.listener.close(parts.config.stop_timeout)
                     self._control.report(Quiet())
                 case Close():
-                    return await self._close()
+                    return await self._close(parts)
 
-    async def _take(self) -> None:
-        parts, assignment, started = self._parts, self._assignment, time.perf_counter()
+    async def _take(self, parts: Parts) -> None:
+        assignment, started = self._assignment, time.perf_counter()
         self._usage.clear()
         own = owned_by(assignment.number, assignment.processes, assignment.shards)
         await start_step(self._config, parts.open_shards(own))
         await start_step(self._config, parts.declare())
         forget_start()
         if assignment.number == 1:  # it shows what all processes measure
-            await open_metrics_port(parts, shared=True)
+            await open_metrics_port(self._early, shared=True)
         self._accept()
         self._reloads.start(parts)
-        self._parts.health.show("sends", self._sends_of_all)
-        self._report_alive()
+        parts.health.show("sends", partial(self._sends_of_all, parts))
+        self._report_alive(parts)
         found, seconds = parts.broker.recovery, time.perf_counter() - started
         status = parts.security.encryption.status
         self._control.report(Ready(found.queues, found.messages, found.bytes, seconds, status))
 
-    async def _release(self) -> None:
+    async def _release(self, parts: Parts) -> None:
         """Give the shards back. The connections stay: what they ask for is passed on to the successor."""
-        self._parts.listener.close_sockets()
-        if self._parts.metrics_port is not None:
-            self._parts.metrics_port.close()
-        closing = [start(self._parts.shards.close(index)) for index in list(self._parts.broker.owned)]
+        parts.listener.close_sockets()
+        if self._early.metrics_port is not None:
+            self._early.metrics_port.close()
+        closing = [start(parts.shards.close(index)) for index in list(parts.broker.owned)]
         for each in closing:
             await outcome(each)
         self._control.report(Released())
 
-    async def _close(self) -> int:
+    async def _close(self, parts: Parts) -> int:
         if self._store_failed:
             return 1  # the state of the disk is unknown: writing more would only hide that
-        assert self._parts.links is not None
-        await self._parts.links.close()
-        await outcome(start(self._parts.unload()))
+        assert parts.links is not None
+        await parts.links.close()
+        await outcome(start(parts.unload()))
         return 0
 
     # Health: the page of every process speaks for all.
 
     def _show_health(self) -> None:
         number, processes = self._assignment.number, self._assignment.processes
-        health = self._parts.health
+        health = self._early.health
         health.facts["process"] = f"{number} of {processes}"
         health.show("processes", self._processes_state)
         if self._assignment.at_once:
@@ -269,21 +261,30 @@ class ServerProcess:
         if not self._serving and all(each.ready for each in states):
             self._serving = True
             if self._assignment.at_once:
-                self._parts.health.done(_OTHERS)
+                self._early.health.done(_OTHERS)
             self._control.report(Serving())
 
     def _processes_state(self) -> str:
         ready, processes = sum(each.ready for each in self._states), self._assignment.processes
         return f"all {processes} ready" if ready == processes else f"{ready} of {processes} ready"
 
-    def _report_alive(self) -> None:
+    def _report_alive(self, parts: Parts) -> None:
         """The others learn when sends are refused here, as with a full disk."""
-        asyncio.get_running_loop().call_later(EVERY_S, self._report_alive)
-        self._control.report_alive(self._parts.send_state())
+        asyncio.get_running_loop().call_later(EVERY_S, self._report_alive, parts)
+        self._control.report_alive(parts.send_state())
 
-    def _sends_of_all(self) -> str:
-        states = [self._parts.send_state(), *(each.sends for each in self._states)]
+    def _sends_of_all(self, parts: Parts) -> str:
+        states = [parts.send_state(), *(each.sends for each in self._states)]
         return next((state for state in states if state != _ACCEPTED), _ACCEPTED)
+
+
+async def run(assignment: Assignment, control: Control) -> int:
+    """Returns the exit code."""
+    try:
+        return await ServerProcess(assignment, control).run()
+    except StartError as error:
+        control.report(Failed(str(error), temporary=isinstance(error, TemporaryStartError)))
+        return 1
 
 
 def main() -> None:
@@ -294,7 +295,7 @@ def main() -> None:
     config = assignment.config
     set_up_logs(config.log_level, config.log_format, process=assignment.number)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        sys.exit(runner.run(ServerProcess(assignment, control).run()))
+        sys.exit(runner.run(run(assignment, control)))
 
 
 if __name__ == "__main__":
