@@ -25,7 +25,10 @@ from penstock.client.api import ApiError, Json, quoted
 _POLL_S_MAX = 20  # of one ReceiveMessage
 
 
-@click.group("message", cls=CommandGroup)
+_MISSING = {"create": 'use "penstock message send"'}
+
+
+@click.group("message", cls=CommandGroup, missing=_MISSING, aliases={"edit": "set"})
 def command() -> None:
     """Send, receive, look at and change messages.
 
@@ -37,7 +40,7 @@ def command() -> None:
       penstock message send orders '{"id": 7}'
       penstock message ls orders --state in_flight
       penstock message show orders 2f1c7e6a-…
-      penstock message edit orders 2f1c7e6a-…
+      penstock message set orders 2f1c7e6a-…
     """
 
 
