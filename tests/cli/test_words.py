@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 from penstock.cli import SHELL_COMMANDS, main
 from penstock.cli.groups import FORMER_WORDS, VERBS, CommandGroup
+from penstock.cli.shell.interactive import HELP
 from support.command_line import CommandLine
 from support.texts import says
 
@@ -81,6 +82,8 @@ def test_what_is_named_in_place_of_a_verb_is_a_command() -> None:
 def assert_is_a_command(text: str) -> None:
     word, *rest = text.split()
     assert word == "penstock", text
+    if rest == ["--help"]:
+        return
     assert rest[0] in commands(), text
     assert rest[0] not in groups() or rest[1] in groups()[rest[0]].commands, text
 
@@ -131,6 +134,33 @@ def test_what_an_error_names_instead_is_a_command() -> None:
     for instead in SHELL_COMMANDS.values():
         for quoted in instead.split('"')[1::2]:
             assert_is_a_command(quoted)
+
+
+def test_every_word_of_the_shell_is_answered_on_the_command_line() -> None:
+    elsewhere = {name for name in HELP if name in commands()}
+    assert elsewhere == {"dlq", "redrive"}, "groups of commands that the shell has short forms of"
+    for name in {*HELP, "h", "?", "q", "exit"} - elsewhere - {"help"}:
+        result = CliRunner().invoke(main, [name])
+        assert (result.exit_code, result.stdout) == (2, ""), name
+        says(result.stderr, f'"{name}"', "penstock shell")
+
+
+def test_help_is_a_word_for_the_option() -> None:
+    for words in ([], ["queue"], ["queue", "ls"], ["health"]):
+        shown = CliRunner().invoke(main, [*words, "--help"])
+        assert CliRunner().invoke(main, ["help", *words]).stdout == shown.stdout != ""
+    result = CliRunner().invoke(main, ["help", "queu"])
+    assert result.exit_code == 2
+    says(result.stderr, "did you mean", '"queue"')
+
+
+def test_neither_help_nor_completion_shows_the_words_of_the_shell() -> None:
+    own = {*HELP, *SHELL_COMMANDS, "q", "exit", "help"} - {"dlq", "redrive"}
+    for arguments in (["help"], ["--help"]):
+        listed = CliRunner().invoke(main, arguments).stdout.partition("Server:")[2].splitlines()
+        assert not own & {line.split()[0] for line in listed if line.strip()}
+    completed = {item.value for item in main.shell_complete(click.Context(main), "")}
+    assert "queue" in completed and not own & completed
 
 
 @pytest.mark.parametrize(
