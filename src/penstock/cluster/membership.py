@@ -66,7 +66,7 @@ class ShardHost(Protocol):
 class DatabaseCalls(Protocol):
     """Runs blocking calls of the database elsewhere, one after the other."""
 
-    def __call__(self, job: Callable[[], T], /) -> Awaitable[T]: ...
+    def __call__(self, function: Callable[[], T], /) -> Awaitable[T]: ...
 
 
 class FailedShards:
