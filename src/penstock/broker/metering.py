@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from penstock.broker.metric_log import MetricLog, RecentEntry, packed_chunks
 from penstock.broker.parts import Part
 from penstock.broker.queue_figures import FigureReader, QueueFigures, is_walked, levels_of
-from penstock.broker.recording import NO_LOOKS, MinuteLooks, QueueRecorder, SecondsMemory, looked_row
+from penstock.broker.queue_meter import NO_LOOKS, MinuteLooks, QueueMeter, SecondsMemory, looked_row
 from penstock.broker.runtime import Timer
 from penstock.broker.shard import Shard
 from penstock.clock import wall_offset
@@ -70,7 +70,7 @@ class Metering(Part):
         self._turns = turns
         self._memory = memory
         self._log = MetricLog(shard, shards)
-        self._recorders: dict[LiveQueue, QueueRecorder] = {}
+        self._meters: dict[LiveQueue, QueueMeter] = {}
         self._awake: dict[LiveQueue, None] = {}
         self._used: dict[LiveQueue, None] = {}  # in this second, of those that are not awake
         self._offset_ms = wall_offset(shard.clock)
@@ -95,16 +95,14 @@ class Metering(Part):
     # -- which queues ----------------------------------------------------------------------------------------
 
     def add(self, queue: LiveQueue) -> None:
-        recorder = QueueRecorder(
-            queue.name.account, self._memory, self._wall_offset_ms, partial(self._wake, queue)
-        )
-        self._recorders[queue] = recorder
+        meter = QueueMeter(queue.name.account, self._memory, self._wall_offset_ms, partial(self._wake, queue))
+        self._meters[queue] = meter
         self._log.add(queue.id, queue.name.account)
-        queue.metrics.record(recorder)
+        queue.metrics.measure_with(meter)
 
     def leave(self, queue: LiveQueue) -> None:
         """The queue does not exist any more."""
-        self._recorders.pop(queue).forget()
+        self._meters.pop(queue).forget()
         self._log.leave(queue.id)
         self._awake.pop(queue, None)
         self._used.pop(queue, None)
@@ -113,8 +111,8 @@ class Metering(Part):
         self._log.forget([queue.id])
 
     def forget(self) -> None:
-        for recorder in self._recorders.values():
-            recorder.forget()
+        for meter in self._meters.values():
+            meter.forget()
 
     def _is_active(self, queue: LiveQueue, now_ms: int) -> bool:
         holds = queue.memory.loaded and queue.rules.backlog.total > 0
@@ -128,11 +126,11 @@ class Metering(Part):
     def _wake(self, queue: LiveQueue) -> None:
         """Looks at the queue when this second ends, and every second until a minute after its last use if not too
         many are looked at already."""
-        recorder = self._recorders.get(queue)
-        if recorder is None or self._stopped:
+        meter = self._meters.get(queue)
+        if meter is None or self._stopped:
             return
         if len(self._awake) < self._shard.limits.metrics_seconds_queues:
-            recorder.awake = True
+            meter.awake = True
             self._awake[queue] = None
         else:
             self._used[queue] = None
@@ -154,14 +152,14 @@ class Metering(Part):
         self._figures.note_numbers()
         looked_at, self._used = self._awake | self._used, {}
         for queue in looked_at:
-            now_ms, recorder = self._shard.clock.now_ms(), self._recorders.get(queue)
-            if recorder is None or self._stopped:
+            now_ms, meter = self._shard.clock.now_ms(), self._meters.get(queue)
+            if meter is None or self._stopped:
                 continue  # it was deleted meanwhile
             metrics = queue.metrics
             metrics.pass_time(now_ms)
-            recorder.look(now_ms, levels_of(queue, now_ms), self._known_oldest_s(queue, recorder))
+            meter.look(now_ms, levels_of(queue, now_ms), self._known_oldest_s(queue, meter))
             if now_ms - metrics.used_ms > _AWAKE_MS:
-                recorder.awake = False
+                meter.awake = False
                 self._awake.pop(queue, None)
             yield
         if (self._awake or self._used) and not self._stopped and self._tick is None:
@@ -195,9 +193,9 @@ class Metering(Part):
         same: list[int] = []
         async for queue, looks in self._active_queues(now_ms):
             queue.metrics.pass_time(now_ms)
-            recorder = self._recorders[queue]
-            for at_s, row in recorder.end_minute(minute_s, looks):
-                if recorder.minutes.add(at_s, row):
+            meter = self._meters[queue]
+            for at_s, row in meter.end_minute(minute_s, looks):
+                if meter.minutes.add(at_s, row):
                     rows.append((queue.id, at_s, row))
                 else:
                     same.append(queue.id)
@@ -212,7 +210,7 @@ class Metering(Part):
         packed = await self._turns.run(packed_chunks(rows, minute_s + MINUTE_S))
         if self._stopped or shard.refuses is not None or shard.ended is not None:
             return  # a stop stores what was gathered
-        by_id = {queue.id: packed[queue.id] for queue in chunks if queue in self._recorders}
+        by_id = {queue.id: packed[queue.id] for queue in chunks if queue in self._meters}
         last = self._unwritten[-1]
         entries = [*self._unwritten[:-1], RecentEntry(last.minute_s, last.rows, last.same, list(by_id))]
         self._version += 1
@@ -226,15 +224,15 @@ class Metering(Part):
             await shard.settled()
             self._unwritten = []
             for queue, gathered in chunks.items():
-                if (recorder := self._recorders.get(queue)) is not None:
-                    recorder.chunk_stored(gathered)
+                if (meter := self._meters.get(queue)) is not None:
+                    meter.chunk_stored(gathered)
         finally:
             self._writing = None
             writing.resolve(None)
 
     def _due_chunks(self, minute: int) -> dict[LiveQueue, list[TimedQueueRow]]:
         """Returns the rows to pack: a queue is due once an hour, in its own minute, or if it has very many rows."""
-        gathered = [(queue, recorder.minutes.timed) for queue, recorder in self._recorders.items()]
+        gathered = [(queue, meter.minutes.timed) for queue, meter in self._meters.items()]
         busy = sum(len(rows) > 1 for _, rows in gathered)
         rows_max = max(_ROWS_MIN, min(_ROWS_MAX, _ROWS_TOTAL_MAX // (busy or 1)))
         return {
@@ -244,7 +242,7 @@ class Metering(Part):
         }
 
     def _sweep(self) -> None:
-        queues = sorted(queue.id for queue in self._recorders)
+        queues = sorted(queue.id for queue in self._meters)
         share = len(queues) // _SWEEPS + 1
         if self._swept >= len(queues):
             self._swept = 0
@@ -255,12 +253,12 @@ class Metering(Part):
 
     async def _active_queues(self, now_ms: int) -> AsyncGenerator[tuple[LiveQueue, MinuteLooks], None]:
         """Each with what is seen of it; some in each turn of the loop."""
-        queues = [queue for queue in self._recorders if self._is_active(queue, now_ms)]
+        queues = [queue for queue in self._meters if self._is_active(queue, now_ms)]
         for start in range(0, len(queues), _QUEUES_PER_TURN):
             part = queues[start : start + _QUEUES_PER_TURN]
             looks = await self._look_at(dict.fromkeys(part, ALL_LOOKS))
             for queue in part:
-                if queue in self._recorders:  # it may have been deleted meanwhile
+                if queue in self._meters:  # it may have been deleted meanwhile
                     yield queue, looks[queue]
             await self._shard.turn()
 
@@ -286,10 +284,10 @@ class Metering(Part):
             )  # fmt: skip
         return MinuteLooks(levels, self._wall_s(figures.oldest_ms), groups)
 
-    def _known_oldest_s(self, queue: LiveQueue, recorder: QueueRecorder) -> int | None:
+    def _known_oldest_s(self, queue: LiveQueue, meter: QueueMeter) -> int | None:
         """When the oldest message came; what was found last if that takes a read of the store."""
         if not is_walked(queue):
-            return recorder.last.oldest_s
+            return meter.last.oldest_s
         return self._wall_s(self._figures.oldest_in_memory(queue))
 
     def _wall_s(self, now_ms: int | None) -> int | None:
@@ -303,13 +301,13 @@ class Metering(Part):
             return
         now_ms = self._shard.clock.now_ms()
         used_ms = {
-            queue.id: queue.metrics.used_ms for queue in self._recorders if self._is_active(queue, now_ms)
+            queue.id: queue.metrics.used_ms for queue in self._meters if self._is_active(queue, now_ms)
         }
         chunks: dict[int, list[TimedQueueRow]] = {}
-        for queue, recorder in self._recorders.items():
-            levels = levels_of(queue, now_ms) or recorder.last.levels
-            looks = MinuteLooks(levels, self._known_oldest_s(queue, recorder), recorder.last.noisy)
-            if rows := self._rows_until_now(queue, recorder, looks):
+        for queue, meter in self._meters.items():
+            levels = levels_of(queue, now_ms) or meter.last.levels
+            looks = MinuteLooks(levels, self._known_oldest_s(queue, meter), meter.last.noisy)
+            if rows := self._rows_until_now(queue, meter, looks):
                 chunks[queue.id] = rows
         if chunks:
             packed = finished(packed_chunks(chunks, (now_ms + self._offset_ms) // SECOND))
@@ -326,11 +324,11 @@ class Metering(Part):
         except StoreError as error:
             log.warning("the metrics of the last hour cannot be read: %s", error)
         else:
-            for queue, recorder in self._recorders.items():
+            for queue, meter in self._meters.items():
                 metrics, rows = queue.metrics, gathered.rows.get(queue.id)
                 metrics.used_ms = max(metrics.used_ms, gathered.used_ms.get(queue.id, 0))
                 if rows is not None:
-                    recorder.minutes = rows
+                    meter.minutes = rows
                     metrics.used_ms = max(metrics.used_ms, rows.end_s * SECOND - self._offset_ms)
         self._restored.resolve(None)
         self._set_round()
@@ -396,10 +394,10 @@ class Metering(Part):
         self, queue: LiveQueue, metric: QueueMetric, looks: MinuteLooks, start_s: int, now_s: int
     ) -> Iterable[tuple[int, QueueRow]]:
         """Those that have ended, and for a gauge what the queue has now."""
-        recorder = self._recorders.get(queue)
-        if recorder is None:
+        meter = self._meters.get(queue)
+        if meter is None:
             return ()
-        rows = recorder.second_rows(start_s, now_s)
+        rows = meter.second_rows(start_s, now_s)
         return chain(rows, [(now_s, looked_row(looks))]) if metric.looks else rows
 
     async def _minutes(
@@ -414,24 +412,22 @@ class Metering(Part):
             ids = [
                 queue.id
                 for queue in looks
-                if queue in self._recorders and not self._recorders[queue].has_minutes_from(start_s)
+                if queue in self._meters and not self._meters[queue].has_minutes_from(start_s)
             ]
             stored = await self._log.chunks(ids, start_s, end_s, self._offset_ms)
             if version == self._version:
                 break  # else rows may be in what was read and still be gathered, or neither
         found: dict[LiveQueue, list[TimedQueueRow]] = {}
         for queue, present in looks.items():
-            if (recorder := self._recorders.get(queue)) is not None:
+            if (meter := self._meters.get(queue)) is not None:
                 rows = stored.get(queue.id) or Rows(MINUTE_S)
-                rows.extend(self._rows_until_now(queue, recorder, present))
+                rows.extend(self._rows_until_now(queue, meter, present))
                 found[queue] = rows.timed
         return found
 
-    def _rows_until_now(
-        self, queue: LiveQueue, recorder: QueueRecorder, looks: MinuteLooks
-    ) -> list[TimedQueueRow]:
+    def _rows_until_now(self, queue: LiveQueue, meter: QueueMeter, looks: MinuteLooks) -> list[TimedQueueRow]:
         metrics, now_ms = queue.metrics, self._shard.clock.now_ms()
         metrics.pass_time(now_ms)
         if not self._is_active(queue, now_ms):
-            return recorder.gathered_rows()
-        return recorder.rows_until_now(metrics.totals, metrics.sizes, looks)
+            return meter.gathered_rows()
+        return meter.rows_until_now(metrics.totals, metrics.sizes, looks)

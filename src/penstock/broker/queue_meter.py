@@ -216,7 +216,7 @@ class _SizesOfMinute:
         return both
 
 
-class QueueRecorder:
+class QueueMeter:
     """``account``: of the queue. ``memory``: of the seconds of all queues. ``wall_offset_ms``: what is added to a
     time of the broker's clock to get that of the wall clock. ``on_used`` is called when a queue is used that is not
     ``awake``."""
