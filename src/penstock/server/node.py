@@ -102,7 +102,7 @@ class ClusterNode:
         health.show(
             "cluster",
             lambda: (
-                f"{len(membership.held)} of {membership.shards} shards, {len(membership.view.nodes)} nodes"
+                f"{len(membership.served)} of {membership.shards} shards, {len(membership.view.nodes)} nodes"
             ),
         )
 
