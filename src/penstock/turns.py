@@ -65,8 +65,8 @@ class LongWork:
     async def do(self, steps: Steps[T]) -> T:
         """Raises TooMuchWork when the budget of time is spent, ClientGone, and whatever the steps raise."""
         self.check_client()
-        job = _Job(self, steps)
-        return await self._turns.result_of(self._of, job)  # type: ignore[no-any-return]
+        pending = _PendingSteps(self, steps)
+        return await self._turns.result_of(self._of, pending)  # type: ignore[no-any-return]
 
     def spend(self, seconds: float) -> None:
         self.seconds += seconds
@@ -80,7 +80,7 @@ class LongWork:
             raise ClientGone
 
 
-class _Job:
+class _PendingSteps:
     """Does the steps of one piece of work, some in each turn, and has their result."""
 
     __slots__ = ("done", "error", "promise", "steps", "value", "work")
@@ -141,7 +141,8 @@ class Turns:
         """``soon``: calls back when the events at hand are done. None: nothing else waits, so that work is done at
         once."""
         self._soon = soon
-        self._jobs: dict[str, deque[_Job]] = {}  # by whose they are; those that come first are next
+        # By whose they are; those that come first are next.
+        self._pending: dict[str, deque[_PendingSteps]] = {}
         self._computing: dict[tuple[str, str], _Waiting] = {}  # who waits, by account and purpose
         self._used_s = 0.0  # of this turn of the loop, by what was done at once
         self._paused: deque[Promise[None]] = deque()
@@ -199,26 +200,26 @@ class Turns:
             else:
                 del self._computing[key]
 
-    async def result_of(self, of: str, job: _Job) -> Any:
-        """Do the job, at once or in turns, and wait for it."""
+    async def result_of(self, of: str, pending: _PendingSteps) -> Any:
+        """Do the steps, at once or in turns, and wait for it."""
         # What is short is done at once, unless much was in this turn of the loop, or something long has begun.
         if self._soon is None:
-            while not job.do_piece():
+            while not pending.do_piece():
                 pass
-        elif self._jobs or self._used_s >= TURN_S or not self._done_at_once(job):
-            if not self._jobs:
+        elif self._pending or self._used_s >= TURN_S or not self._done_at_once(pending):
+            if not self._pending:
                 self._soon(self._do_next_piece)
-            self._jobs.setdefault(of, deque()).append(job)
-            await job.promise
-        return job.result()
+            self._pending.setdefault(of, deque()).append(pending)
+            await pending.promise
+        return pending.result()
 
-    def _done_at_once(self, job: _Job) -> bool:
+    def _done_at_once(self, pending: _PendingSteps) -> bool:
         assert self._soon is not None
         if not self._used_s:
             self._soon(self._begin_turn)
         began_s = perf_counter()
         try:
-            return job.do_piece()
+            return pending.do_piece()
         finally:
             self._used_s += perf_counter() - began_s
 
@@ -228,14 +229,14 @@ class Turns:
     def _do_next_piece(self) -> None:
         """Do one piece of the work of the next account."""
         assert self._soon is not None
-        of = next(iter(self._jobs))
-        jobs = self._jobs.pop(of)
-        job = jobs.popleft()
-        if not job.do_piece():
-            jobs.append(job)
-        if jobs:
-            self._jobs[of] = jobs  # behind the others
-        if self._jobs:
+        of = next(iter(self._pending))
+        of_account = self._pending.pop(of)
+        pending = of_account.popleft()
+        if not pending.do_piece():
+            of_account.append(pending)
+        if of_account:
+            self._pending[of] = of_account  # behind the others
+        if self._pending:
             self._soon(self._do_next_piece)
-        if job.done:
-            job.promise.resolve(None)
+        if pending.done:
+            pending.promise.resolve(None)

@@ -268,7 +268,7 @@ def test_a_try_that_has_lost_its_job_decides_nothing(world: Errands) -> None:
     world.add(1)
     job = world.begun[-1]
     world.hanging[1] = Promise()
-    job._queue.settle(job._message.handle, 0)  # as if its claim had not been renewed in time
+    job._queue.settle(job._message.handle, 0)  # as if its visibility timeout had not been extended
     world.run()
     assert world.tries == [(1, 1), (1, 2)]
     world.failures[1] = JobFailed("it is gone")

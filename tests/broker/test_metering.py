@@ -13,8 +13,8 @@ import pytest
 from penstock.broker import queue_figures
 from penstock.broker.live_queue import LiveQueue
 from penstock.broker.queue_figures import Levels, all_figures
+from penstock.broker.queue_meter import MinuteLooks, QueueMeter, SecondsMemory
 from penstock.broker.queue_metrics import Totals
-from penstock.broker.recording import MinuteLooks, QueueRecorder, SecondsMemory
 from penstock.broker.summaries import QueueQuery, SummariesQuestion, summary_of
 from penstock.errors import StoreAway, StoreError, StoreUnknown
 from penstock.limits import DAY, HOUR
@@ -29,7 +29,7 @@ from penstock.queues.fairness import NoisyTenants
 from penstock.queues.settings import QueueSettings, Redrive
 from penstock.store.changes import Changes, EntryRow, LogRow
 from penstock.store.port import LAST, JournalEnd, Mark, Selection
-from penstock.turns import Steps, Turns, _Job, finished
+from penstock.turns import Steps, Turns, _PendingSteps, finished
 from support.shards import ShardsWorld
 from support.world import MINUTE, ROOMY, SECOND, World, name_of, outgoing
 
@@ -249,8 +249,8 @@ def test_only_what_was_asked_for_is_read(metered: World, monkeypatch: pytest.Mon
     monkeypatch.setattr(metered.store, "log", counted)
     monkeypatch.setattr(metered.store, "select", select)
     now_s = metered.clock.wall_ms() // SECOND // 60 * 60
-    recorder = metered.broker.partition(0).metering._recorders[metered.queue("q")]  # type: ignore[union-attr]
-    gathered_s = recorder.minutes.timed[0].at_s
+    meter = metered.broker.partition(0).metering._meters[metered.queue("q")]  # type: ignore[union-attr]
+    gathered_s = meter.minutes.timed[0].at_s
     assert len(points(metered, "q", "sent", start_s=gathered_s + 60)) == (now_s - gathered_s) // 60
     assert read == [], "memory has these minutes"
     assert len(points(metered, "q", "oldest_age", start_s=START_S + 3600, end_s=START_S + 7200)) == 60
@@ -322,22 +322,22 @@ def test_levels_of_a_minute_have_average_minimum_and_maximum(metered: World) -> 
 
 def test_the_levels_of_a_minute_stay_until_it_is_stored() -> None:
     """Many queues are looked at once a minute: the next minute has begun when the last of them have their turn."""
-    recorder = QueueRecorder("a", SecondsMemory(1_000_000), MetricBudget(1_000_000), lambda: 0, lambda: None)
+    meter = QueueMeter("a", SecondsMemory(1_000_000), MetricBudget(1_000_000), lambda: 0, lambda: None)
 
     def look(second: int, visible: int) -> None:
-        recorder.pass_time(START_MS + second * SECOND, Totals(), {})
-        recorder.look(START_MS + second * SECOND, Levels(visible, 0, 0, None), None)
+        meter.pass_time(START_MS + second * SECOND, Totals(), {})
+        meter.look(START_MS + second * SECOND, Levels(visible, 0, 0, None), None)
 
     for second in range(1, 61):
         look(second, 300 if 30 <= second < 40 else 0)
     late = [61, 62]
     for second in late:
         look(second, 7)
-    rows = recorder.rows_until_now(Totals(), {}, MinuteLooks(Levels(7, 0, 0, None), None, None))
+    rows = meter.rows_until_now(Totals(), {}, MinuteLooks(Levels(7, 0, 0, None), None, None))
     assert [timed.row.visible for timed in rows] == [(0, 300, 50.0), (0, 7, 3.5)]
-    ((at_s, row),) = recorder.end_minute(START_S, MinuteLooks(Levels(7, 0, 0, None), None, None))
+    ((at_s, row),) = meter.end_minute(START_S, MinuteLooks(Levels(7, 0, 0, None), None, None))
     assert (at_s, row.visible) == (START_S, (0, 300, 50.0))
-    ((at_s, row),) = recorder.end_minute(START_S + 60, MinuteLooks(Levels(7, 0, 0, None), None, None))
+    ((at_s, row),) = meter.end_minute(START_S + 60, MinuteLooks(Levels(7, 0, 0, None), None, None))
     assert at_s == START_S + 60 and isinstance(row.visible, tuple) and row.visible[:2] == (0, 7)
 
 
@@ -983,14 +983,14 @@ def test_a_stop_packs_chunks_in_turns(metered: World, monkeypatch: pytest.Monkey
     use(metered, 3)
     sent = sum(sums(metered, "q", "sent").values())
     packed_in_turns: list[bool] = []
-    pack, do_piece = QUEUE_CHUNKS.pack, _Job.do_piece
+    pack, do_piece = QUEUE_CHUNKS.pack, _PendingSteps.do_piece
     in_turn = False
 
     def noted(timed: Iterable[TimedQueueRow]) -> bytes:
         packed_in_turns.append(in_turn)
         return pack(timed)
 
-    def piece(job: _Job) -> bool:
+    def piece(job: _PendingSteps) -> bool:
         nonlocal in_turn
         in_turn = True
         try:
@@ -999,7 +999,7 @@ def test_a_stop_packs_chunks_in_turns(metered: World, monkeypatch: pytest.Monkey
             in_turn = False
 
     monkeypatch.setattr(QUEUE_CHUNKS, "pack", noted)
-    monkeypatch.setattr(_Job, "do_piece", piece)
+    monkeypatch.setattr(_PendingSteps, "do_piece", piece)
     metered.restart()
     assert packed_in_turns == [True]
     assert sum(sums(metered, "q", "sent").values()) == sent

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.broker.runtime import CommitPlacement, JobThread, LoopRuntime
+from penstock.broker.runtime import CommitPlacement, LoopRuntime, StoreThread
 from penstock.clock import SystemClock
 from penstock.promise import Promise
 
@@ -65,7 +65,7 @@ def test_a_disk_that_recovers_is_used_from_the_loop_again() -> None:
 def on_a_loop(test: Callable[[LoopRuntime], Promise[T]]) -> T:
     async def run() -> T:
         loop = asyncio.get_running_loop()
-        reader = JobThread("penstock-reader", loop)
+        reader = StoreThread("penstock-reader", loop)
         runtime = LoopRuntime(loop, SystemClock(), reader)
         try:
             outcome, done = test(runtime), asyncio.Event()
@@ -80,7 +80,7 @@ def on_a_loop(test: Callable[[LoopRuntime], Promise[T]]) -> T:
     return asyncio.run(run())
 
 
-def committed(runtime: LoopRuntime, job: Callable[[], T], *, short: bool) -> Promise[T]:
+def committed(runtime: LoopRuntime, function: Callable[[], T], *, short: bool) -> Promise[T]:
     promise: Promise[T] = Promise()
 
     def done(value: T | None, error: BaseException | None) -> None:
@@ -89,7 +89,7 @@ def committed(runtime: LoopRuntime, job: Callable[[], T], *, short: bool) -> Pro
         else:
             promise.resolve(value)  # type: ignore[arg-type]
 
-    runtime.commit(job, done, short=short)
+    runtime.commit(function, done, short=short)
     return promise
 
 
@@ -108,11 +108,11 @@ def test_a_short_commit_does_not_overtake_a_long_one() -> None:
         time.sleep(0.05)
         order.append("long")
 
-    def jobs(runtime: LoopRuntime) -> Promise[None]:
+    def long_then_short(runtime: LoopRuntime) -> Promise[None]:
         runtime.write(long)
         return committed(runtime, lambda: order.append("short"), short=True)
 
-    on_a_loop(jobs)
+    on_a_loop(long_then_short)
     assert order == ["long", "short"]
 
 

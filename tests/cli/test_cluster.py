@@ -76,6 +76,33 @@ def test_status_as_json(url: str, leases: PostgresLeases) -> None:
     assert found["shards"][2] == {"shard": 2, "owner": B, "served": False, "epoch": 1, "placedOn": None}
 
 
+def test_ls_shows_the_nodes(url: str, leases: PostgresLeases) -> None:
+    result = cluster(url, "ls")
+    assert result.exit_code == 0, "whether shards are served is what status tells"
+    heading, *lines = [line.split() for line in result.stdout.splitlines()]
+    assert heading == ["NODE", "STATE", "SHARDS", "VERSION", "SEEN"]
+    assert [line[:4] for line in lines] == [[A, "alive", "2", "1.2.3"], [B, "alive", "1", "1.2.3"]]
+    rows = [json.loads(line) for line in cluster(url, "ls", "--json").stdout.splitlines()]
+    assert [(row["address"], row["state"], row["shards"]) for row in rows] == [
+        (A, "alive", [0, 1]),
+        (B, "alive", [2]),
+    ]
+    for node in "a", "b":
+        leases.leave(node)
+    result = cluster(url, "ls")
+    assert (result.exit_code, result.stdout) == (0, "")
+    says(result.stderr, "no node")
+
+
+def test_show_is_about_one_node(url: str, leases: PostgresLeases) -> None:
+    leases.wish(0, B)
+    leases.drain(B, is_draining=True)
+    shown = dict(line.split(maxsplit=1) for line in cluster(url, "show", A).stdout.splitlines()[:5])
+    assert (shown["node"], shown["state"], shown["version"], shown["shards"]) == (A, "alive", "1.2.3", "0, 1")
+    facts = json.loads(cluster(url, "show", B, "--json").stdout)
+    assert (facts["address"], facts["state"], facts["shards"], facts["placed"]) == (B, "draining", [2], [0])
+
+
 def test_drain_and_undrain(url: str, leases: PostgresLeases) -> None:
     drained = cluster(url, "drain", A, "--json")
     assert json.loads(drained.stdout) == {"node": A, "state": "draining"}
@@ -105,6 +132,7 @@ def test_move_places_a_shard_and_forgets_the_place(url: str, leases: PostgresLea
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
+        (("show", "x:1"), f'no node "x:1" {A} {B}'),
         (("drain", "x:1"), f'no node "x:1" {A} {B}'),
         (("undrain", "x:1"), 'no node "x:1"'),
         (("move", "0", "x:1"), 'no node "x:1"'),

@@ -48,6 +48,57 @@ def test_add_use_list_and_remove(home: CommandLine, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "penstock/contexts.json").read_text()) == {"current": None, "contexts": {}}
 
 
+def test_show(home: CommandLine) -> None:
+    says(home.failed("context", "show", code=2), "no context is in use", "penstock context use")
+    home.done("context", "create", "prod", "--endpoint-url", "https://q.example.com", "--profile", "ops")
+    home.done("context", "create", "eu", "--endpoint-url", "aws", "--region", "eu-central-1")
+    assert home.done("context", "show").splitlines() == [
+        "name      prod",
+        "in use    yes",
+        "endpoint  https://q.example.com",
+        "profile   ops",
+    ]
+    eu = {"name": "eu", "current": False, "endpoint": "aws", "region": "eu-central-1"}
+    assert home.json("context", "show", "eu") == eu == home.json_lines("context", "ls")[0]
+    says(home.failed("context", "show", "none", code=2), 'no context "none"', "eu, prod")
+
+
+def test_set_changes_what_is_given(home: CommandLine, tmp_path: Path) -> None:
+    home.done("context", "create", "eu", "--endpoint-url", "aws", "--region", "eu-west-1")
+    home.done("context", "create", "prod", "--endpoint-url", "https://q.example.com", "--use")
+    before = home.json("context", "show", "prod")
+    assert home.done("context", "set", "eu", "--profile", "ops") == 'changed "eu"\n'
+    changed = {"name": "eu", "current": False, "endpoint": "aws", "profile": "ops"}
+    assert home.json("context", "set", "eu", "--no-region") == changed
+    (tmp_path / "ca.pem").write_text("")
+    given = home.json(
+        "context", "set", "eu", "--endpoint-url", "https://e", "--ca-file", str(tmp_path / "ca.pem")
+    )
+    assert given == {**changed, "endpoint": "https://e", "ca_file": str((tmp_path / "ca.pem").resolve())}
+    assert home.json("context", "set", "eu", "--no-ca-file", "--no-profile", "--region", "eu-west-2") == {
+        "name": "eu", "current": False, "endpoint": "https://e", "region": "eu-west-2",
+    }  # fmt: skip
+    assert home.json("context", "show") == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["none", "--region", "eu-west-1"], 'no context "none"'),
+        (["lab"], "nothing to change --endpoint-url"),
+        (["lab", "--region", "eu-west-1", "--no-region"], "either --region or --no-region"),
+        (["lab", "--endpoint-url", "lab:9324"], '"lab:9324" endpoint URL'),
+        (["lab", "--profile", "none"], 'no profile "none"'),
+    ],
+)
+def test_set_refuses(home: CommandLine, arguments: list[str], problem: str) -> None:
+    home.done("context", "create", "lab", "--endpoint-url", "http://lab:9324")
+    result = home("context", "set", *arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    says(result.stderr, *problem.split())
+    assert home.json("context", "show") == {"name": "lab", "current": True, "endpoint": "http://lab:9324"}
+
+
 def test_the_table_in_a_terminal(home: CommandLine) -> None:
     home.done("context", "create", "lab", "--endpoint-url", "http://lab:9324")
     code, output = home.in_terminal("context", "ls")

@@ -91,6 +91,24 @@ def test_a_key_is_rotated_disabled_and_enabled(key: Shell) -> None:
     assert key.opened().keys.find(HOME, "alias/orders").enabled
 
 
+def test_a_key_is_shown_by_any_of_its_names(key: Shell) -> None:
+    created = json.loads(key.prints("create", "--alias", "alias/orders", "--json"))
+    key.prints("rotate", "alias/orders")
+    key.prints("disable", "alias/orders")
+    lines = [line.split(maxsplit=1) for line in key.prints("show", created["id"]).splitlines()]
+    assert [name for name, _ in lines] == ["id", "arn", "alias", "state", "version", "version"]
+    assert [value for _, value in lines[:4]] == [created["id"], created["arn"], "alias/orders", "disabled"]
+    assert [value.partition(",")[0] for _, value in lines[4:]] == ["1", "2"]
+    shown = json.loads(key.prints("show", "alias/orders", "--json"))
+    assert shown == json.loads(key.prints("show", created["arn"], "--json"))
+    assert (shown["version"], shown["enabled"]) == (2, False)
+    assert [each["version"] for each in shown["versions"]] == [1, 2]
+    stored = key.keyring.read_text()
+    for secret in re.findall(r'"sealed":\s*"([^"]+)"', stored):
+        assert secret not in json.dumps(shown)
+    says(key.fails("show", "alias/none"), "no key", "alias/none")
+
+
 def test_changes_of_a_key_as_json(key: Shell) -> None:
     created = json.loads(key.prints("create", "--alias", "alias/orders", "--json"))
     assert (created["aliases"], created["version"], created["enabled"]) == (["alias/orders"], 1, True)

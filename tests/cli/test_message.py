@@ -204,7 +204,7 @@ def test_amazon_sqs_sends_and_receives_but_does_not_look(amazon: CommandLine, qu
     amazon.done("message", "send", queue, "{n}", "--template", "--count", "11")
     assert len(amazon.json_lines("message", "receive", queue, "--max", "11", "--delete")) == 11
     says(amazon.failed("message", "peek", queue, code=2), "receiving", "counts")
-    for arguments in (("ls", queue), ("show", queue, "x"), ("trace", queue, "x"), ("edit", queue, "x")):
+    for arguments in (("ls", queue), ("show", queue, "x"), ("trace", queue, "x"), ("set", queue, "x")):
         assert f"message {arguments[0]} needs Penstock" in amazon.failed("message", *arguments, code=2)
 
 

@@ -1,4 +1,4 @@
-"""``penstock message`` on one message: edit, reorder, move, fail, redrive, reset, release, delete, trace."""
+"""``penstock message`` on one message: set, reorder, move, fail, redrive, reset, release, delete, trace."""
 
 from __future__ import annotations
 
@@ -46,45 +46,45 @@ def test_edit_of_the_body(penstock: CommandLine, queue: str, tmp_path: Path) -> 
     id = sent(penstock, queue, "old")
     before = got(penstock, queue, id)["version"]
     assert (
-        penstock.done("message", "edit", queue, id, "--body", "new") == f"edited {id}, version {before + 1}\n"
+        penstock.done("message", "set", queue, id, "--body", "new") == f"edited {id}, version {before + 1}\n"
     )
     message = got(penstock, queue, id)
     assert (message["body"], message["edited"], message["version"]) == ("new", True, before + 1)
     file = tmp_path / "body.json"
     file.write_text('{"a": 1}')
-    changed = penstock.json("message", "edit", queue, id, "--file", str(file))
+    changed = penstock.json("message", "set", queue, id, "--file", str(file))
     assert (changed["id"], changed["body"]) == (id, '{"a": 1}')
     assert "(edited)" in penstock.done("message", "show", queue, id)
 
 
 def test_edit_of_attributes_keeps_the_others(penstock: CommandLine, queue: str) -> None:
     id = sent(penstock, queue, "x", "--attribute", "a=1", "--attribute", "b=2")
-    penstock.done("message", "edit", queue, id, "--attribute", "c:Number=3", "--remove-attribute", "a")
+    penstock.done("message", "set", queue, id, "--attribute", "c:Number=3", "--remove-attribute", "a")
     message = got(penstock, queue, id)
     assert message["attributes"] == {
         "b": {"type": "String", "value": "2"}, "c": {"type": "Number", "value": "3"}
     }  # fmt: skip
     assert message["body"] == "x"
-    line = penstock.failed("message", "edit", queue, id, "--remove-attribute", "z", code=2)
+    line = penstock.failed("message", "set", queue, id, "--remove-attribute", "z", code=2)
     says(line, 'no attribute "z"')
 
 
 def test_edit_of_the_delay(penstock: CommandLine, queue: str) -> None:
     id = sent(penstock, queue)
-    penstock.done("message", "edit", queue, id, "--delay", "10m")
+    penstock.done("message", "set", queue, id, "--delay", "10m")
     assert got(penstock, queue, id)["state"] == "delayed"
-    penstock.done("message", "edit", queue, id, "--delay", "0s")
+    penstock.done("message", "set", queue, id, "--delay", "0s")
     assert got(penstock, queue, id)["state"] == "visible"
 
 
 def test_edit_in_an_editor(penstock: CommandLine, queue: str, tmp_path: Path) -> None:
     id = sent(penstock, queue, '{"a": 1}')
     program = editor(tmp_path, "assert file.suffix == '.json'; text = text.replace('1', '2')")
-    code, text = penstock.in_terminal("message", "edit", queue, id, VISUAL=program, EDITOR=program)
+    code, text = penstock.in_terminal("message", "set", queue, id, VISUAL=program, EDITOR=program)
     assert code == 0 and '{"a": 2}' in text
     assert got(penstock, queue, id)["body"] == '{"a": 2}', "an editor ends the last line, the body need not"
     unchanged = editor(tmp_path, "pass")
-    code, text = penstock.in_terminal("message", "edit", queue, id, VISUAL=unchanged, EDITOR=unchanged)
+    code, text = penstock.in_terminal("message", "set", queue, id, VISUAL=unchanged, EDITOR=unchanged)
     assert code == 0
     says(text, "not changed")
 
@@ -93,10 +93,10 @@ def test_what_was_typed_is_kept_if_the_message_changed_meanwhile(
     penstock: CommandLine, queue: str, tmp_path: Path
 ) -> None:
     id = sent(penstock, queue, "old")
-    meanwhile = f"{sys.executable} -m penstock message edit {queue} {id} --body theirs"
+    meanwhile = f"{sys.executable} -m penstock message set {queue} {id} --body theirs"
     program = editor(tmp_path, f"import subprocess; subprocess.run({meanwhile.split()!r}); text = 'mine'")
     code, text = penstock.in_terminal(
-        "message", "edit", queue, id, VISUAL=program, EDITOR=program, TMPDIR=str(tmp_path)
+        "message", "set", queue, id, VISUAL=program, EDITOR=program, TMPDIR=str(tmp_path)
     )
     assert code == 1
     says(text, "VersionMismatch", "changed", "body")
@@ -108,9 +108,9 @@ def test_what_was_typed_is_kept_if_the_message_changed_meanwhile(
 def test_a_stale_version_is_refused(penstock: CommandLine, queue: str) -> None:
     id = sent(penstock, queue, "old")
     version = got(penstock, queue, id)["version"]
-    penstock.done("message", "edit", queue, id, "--body", "new", "--version", str(version))
+    penstock.done("message", "set", queue, id, "--body", "new", "--version", str(version))
     for arguments in (
-        ["edit", queue, id, "--body", "x"], ["reset", queue, id], ["reorder", queue, id, "--front"],
+        ["set", queue, id, "--body", "x"], ["reset", queue, id], ["reorder", queue, id, "--front"],
         ["delete", queue, id, "--yes"],
     ):  # fmt: skip
         assert "VersionMismatch" in penstock.failed("message", *arguments, "--version", str(version))
@@ -121,7 +121,7 @@ def test_a_message_in_flight_is_not_changed(penstock: CommandLine, queue: str) -
     id = sent(penstock, queue)
     penstock.done("message", "receive", queue, "--visibility", "10m")
     for arguments in (
-        ["edit", queue, id, "--body", "x"], ["delete", queue, id, "--yes"], ["reorder", queue, id, "--back"],
+        ["set", queue, id, "--body", "x"], ["delete", queue, id, "--yes"], ["reorder", queue, id, "--back"],
         ["reset", queue, id], ["move", queue, id, "--to", queue],
     ):  # fmt: skip
         assert "MessageInFlight" in penstock.failed("message", *arguments)
@@ -210,7 +210,7 @@ def test_delete_by_receipt_handle_works_with_amazon_sqs(amazon: CommandLine, que
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["edit", "--body", "x"], ["move", "--to", "q"], ["reorder", "--front"], ["fail"], ["redrive"], ["reset"],
+        ["set", "--body", "x"], ["move", "--to", "q"], ["reorder", "--front"], ["fail"], ["redrive"], ["reset"],
         ["release"], ["delete", "--yes"],
     ],
     ids=lambda arguments: str(arguments[0]),

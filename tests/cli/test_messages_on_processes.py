@@ -29,7 +29,7 @@ def test_messages_move_between_queues_of_all_processes(processes: CommandLine) -
         processes.done("message", "move", source, id, "--to", target)
         assert bodies(processes, target) == ["hello"], "it is there when the command ends"
     assert processes.json("message", "show", queues[-1], id)["version"] == 6
-    processes.done("message", "edit", queues[-1], id, "--body", "bye")
+    processes.done("message", "set", queues[-1], id, "--body", "bye")
     assert [bodies(processes, queue) for queue in queues] == [[], [], [], [], [], ["bye"]]
     events = [event["event"] for event in processes.json("message", "trace", queues[-1], id)["events"]]
     assert "edited" in events

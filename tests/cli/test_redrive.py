@@ -74,6 +74,26 @@ def test_a_slow_task_is_listed_and_cancelled(server: str, request: pytest.Fixtur
     assert task["status"] in ("cancelling", "cancelled")
 
 
+@pytest.mark.parametrize("server", ["penstock", "amazon"])
+def test_show_is_the_latest_task(server: str, request: pytest.FixtureRequest) -> None:
+    command: CommandLine = request.getfixturevalue(server)
+    says(command.failed("redrive", "show", "orders-dlq"), "no task", "orders-dlq")
+    command.done("redrive", "start", "orders-dlq", "--to", "elsewhere", "--rate", "60/m")
+    assert command.json("redrive", "show", "orders-dlq")["status"] == "running"
+    lines = [line.split(maxsplit=1) for line in command.done("redrive", "show", "orders-dlq").splitlines()]
+    shown = dict(lines)
+    assert (shown["queue"], shown["to"], shown["rate"]) == ("orders-dlq", "elsewhere", "1 a second")
+    says(shown["moved"], "of about 20")
+    command.done("redrive", "cancel", "orders-dlq")
+    result = command("redrive", "show", "orders-dlq", "--wait")
+    assert result.exit_code == 1
+    says(result.stderr, "the task is cancelled")
+    command.done("redrive", "start", "orders-dlq", "--wait")
+    latest = command.json("redrive", "show", "orders-dlq", "--wait")
+    assert latest["status"] == "completed" and "to" not in latest
+    assert latest == command.json_lines("redrive", "ls", "orders-dlq")[0]
+
+
 def test_waiting_for_a_task_that_is_cancelled_fails(penstock: CommandLine) -> None:
     process = penstock.spawn("redrive", "start", "orders-dlq", "--rate", "1", "--wait")
     process.expect("redrive orders-dlq")

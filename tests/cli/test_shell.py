@@ -192,6 +192,7 @@ def test_purging(shell: Piped) -> None:
         ("shell", "this is the shell"),
         ("fail orders 1", '"fail" takes no arguments'),
         ("show orders", 'which one, "message show" or "queue show"?'),
+        ("set orders 1", 'which one, "message set" or "queue set"?'),
         ("use", "which queue? use QUEUE"),
         ("use nothing-of-this-name", 'there is no queue "nothing-of-this-name"'),
         ("id 12345", "message not found, ID: 12345"),
@@ -214,6 +215,8 @@ def test_commands_of_the_command_line_work_on_the_same_server(shell: Piped) -> N
     peeked = shell(f"message peek {shell._queue} --json")
     assert json.loads(peeked)["body"] == "hello"
     assert shell(f"peek {shell._queue} --json") == peeked, "the group can be left out"
+    id = json.loads(peeked)["id"]
+    says(shell(f"edit {shell._queue} {id} --body bye"), f"edited {id}")
 
 
 def test_a_queue_that_is_named_is_not_the_chosen_one(penstock: CommandLine, shell: Piped) -> None:

@@ -113,6 +113,73 @@ def test_accounts_tags_and_policy_files(commands: IdentityCommands) -> None:
     assert json.loads(commands.done("policy", "show", "send")) == json.loads(SEND)
 
 
+def test_tags_are_changed(commands: IdentityCommands) -> None:
+    commands.user("alice", "--tag", "team=orders", "--tag", "stage=test", "--policy", "sqs-send")
+    arn = f"arn:aws:iam::{HOME}:user/alice"
+    said = commands.done(
+        "user", "set", "alice", "--tag", "team=billing", "--tag", "site=a", "--untag", "stage"
+    )
+    assert said == f"changed {arn}\n"
+    shown = json.loads(commands.done("user", "show", "alice", "--json"))
+    assert (shown["tags"], shown["policies"]) == ({"team": "billing", "site": "a"}, ["sqs-send"])
+    assert json.loads(commands.done("user", "set", "alice", "--untag", "site", "--json")) == {
+        **shown, "tags": {"team": "billing"},
+    }  # fmt: skip
+    assert 'no tag "none"' in commands.failed("user", "set", "alice", "--tag", "a=b", "--untag", "none")
+    assert 'no user "bob"' in commands.failed("user", "set", "bob", "--tag", "a=b")
+    assert "KEY=VALUE" in commands.failed("user", "set", "alice", "--tag", "a")
+    result = commands("user", "set", "alice")
+    assert result.exit_code == 2
+    says(result.stderr, "nothing to change", "--tag", "--untag")
+    assert json.loads(commands.done("user", "show", "alice", "--json"))["tags"] == {"team": "billing"}
+
+
+def test_a_role_is_changed(commands: IdentityCommands) -> None:
+    for user in "alice", "bob":
+        commands.user(user)
+    commands.done(
+        "role", "create", "worker", "--trust", "alice", "--tag", "team=orders", "--policy", "sqs-send"
+    )
+    before = json.loads(commands.done("role", "show", "worker", "--json"))
+    assert json.loads(commands.done("role", "set", "worker", "--max-session", "7200", "--json")) == {
+        **before, "max_session_s": 7200,
+    }  # fmt: skip
+    said = commands.done("role", "set", "worker", "--trust", "bob", "--external-id", "7F3K", "--allow-tags")
+    assert said == f"changed {before['arn']}\n"
+    commands.done("role", "set", "worker", "--tag", "stage=prod", "--untag", "team")
+    after = json.loads(commands.done("role", "show", "worker", "--json"))
+    (statement,) = after["trust"]["Statement"]
+    assert statement["Principal"] == {"AWS": [f"arn:aws:iam::{HOME}:user/bob"]}
+    assert statement["Action"] == ["sts:AssumeRole", "sts:TagSession"]
+    assert statement["Condition"] == {"StringEquals": {"sts:ExternalId": "7F3K"}}
+    assert after == {**before, "max_session_s": 7200, "tags": {"stage": "prod"}, "trust": after["trust"]}
+    trust = commands.file("trust.json", json.dumps(before["trust"]))
+    assert (
+        json.loads(commands.done("role", "set", "worker", "--trust", trust, "--json"))["trust"]
+        == before["trust"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ([], "nothing to change"),
+        (["--external-id", "x"], "--trust"),
+        (["--allow-tags"], "--trust"),
+        (["--untag", "none"], 'no tag "none"'),
+        (["--max-session", "1"], "3600"),
+    ],
+)
+def test_a_role_is_not_changed(commands: IdentityCommands, arguments: list[str], problem: str) -> None:
+    commands.user("alice")
+    commands.done("role", "create", "worker", "--trust", "alice")
+    before = commands.done("role", "show", "worker", "--json")
+    result = commands("role", "set", "worker", *arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    says(result.stderr, problem)
+    assert commands.done("role", "show", "worker", "--json") == before
+
+
 def test_root(commands: IdentityCommands) -> None:
     key, secret = commands.user("root")
     directory = commands.credentials().directory

@@ -518,7 +518,9 @@ class World:
         """Returns the nodes that serve each shard."""
         return {
             shard: [
-                node.address for node in self.nodes.values() if not node.is_dead and shard in node.member.held
+                node.address
+                for node in self.nodes.values()
+                if not node.is_dead and shard in node.member.served
             ]
             for shard in range(self.shards)
         }

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.cluster.frames import (
-    BATCH_BYTES_MAX,
+    PACKET_BYTES_MAX,
     PIECE_BYTES,
     AnswerFrame,
     CallFrame,
@@ -23,8 +23,8 @@ from penstock.cluster.frames import (
     Payloads,
     PieceFrame,
     PingFrame,
-    batch_of,
     handshake_bytes,
+    packet_of,
     split_payload,
 )
 from penstock.cluster.handshake import AesGcm, Handshake, LinkSecurity, RefusedPeer
@@ -38,7 +38,7 @@ FRAMES: list[Frame] = [
     CancelFrame(5),
     PingFrame(),
 ]
-BATCHES = st.lists(st.lists(st.sampled_from(FRAMES), max_size=5), max_size=5)
+PACKETS = st.lists(st.lists(st.sampled_from(FRAMES), max_size=5), max_size=5)
 
 
 def shaken(first: LinkSecurity = SECRET, second: LinkSecurity = SECRET) -> tuple[Handshake, Handshake]:
@@ -58,20 +58,20 @@ def read(reader: FrameReader, data: bytes, cuts: list[int]) -> list[Frame]:
     start = 0
     for end in ends:
         reader.feed(data[start:end])
-        frames += [frame for batch in reader.frames() for frame in batch]
+        frames += [frame for packet in reader.frames() for frame in packet]
         start = end
     return frames
 
 
-@given(batches=BATCHES, cuts=st.lists(st.integers(0, 10_000), max_size=8), encrypted=st.booleans())
+@given(packets=PACKETS, cuts=st.lists(st.integers(0, 10_000), max_size=8), encrypted=st.booleans())
 def test_frames_arrive_however_the_bytes_are_split(
-    batches: list[list[Frame]], cuts: list[int], encrypted: bool
+    packets: list[list[Frame]], cuts: list[int], encrypted: bool
 ) -> None:
     writes, reads = (AesGcm(b"k" * 32), AesGcm(b"k" * 32)) if encrypted else (None, None)
     reader = FrameReader()
     reader.authenticated(reads)
-    data = b"".join(batch_of(batch, writes) for batch in batches)
-    assert read(reader, data, cuts) == [frame for batch in batches for frame in batch]
+    data = b"".join(packet_of(packet, writes) for packet in packets)
+    assert read(reader, data, cuts) == [frame for packet in packets for frame in packet]
 
 
 @given(
@@ -88,8 +88,8 @@ def test_any_bytes_are_frames_or_an_error(data: bytes, cuts: list[int]) -> None:
 
 
 @given(st.data())
-def test_a_changed_batch_is_frames_or_an_error(data: st.DataObject) -> None:
-    whole = bytearray(batch_of(FRAMES, None))
+def test_a_changed_packet_is_frames_or_an_error(data: st.DataObject) -> None:
+    whole = bytearray(packet_of(FRAMES, None))
     for _ in range(data.draw(st.integers(1, 4))):
         whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
     reader = FrameReader()
@@ -113,15 +113,15 @@ def test_any_bytes_before_the_handshake_are_refused_or_awaited(data: bytes) -> N
     assert not side.done
 
 
-def test_a_batch_beyond_the_limit_is_refused_before_it_arrives() -> None:
+def test_a_packet_beyond_the_limit_is_refused_before_it_arrives() -> None:
     reader = FrameReader()
     reader.authenticated(None)
-    reader.feed((BATCH_BYTES_MAX + 1).to_bytes(4, "big"))
+    reader.feed((PACKET_BYTES_MAX + 1).to_bytes(4, "big"))
     with pytest.raises(FrameError, match="at most"):
         list(reader.frames())
 
 
-def test_before_the_handshake_only_short_batches_are_read() -> None:
+def test_before_the_handshake_only_short_packets_are_read() -> None:
     reader = FrameReader()
     reader.feed((1000).to_bytes(4, "big"))
     with pytest.raises(FrameError, match="at most"):
@@ -129,9 +129,9 @@ def test_before_the_handshake_only_short_batches_are_read() -> None:
 
 
 @pytest.mark.parametrize("attack", ["change", "repeat", "leave out", "swap", "shorten"])
-def test_an_encrypted_batch_is_neither_changed_nor_moved(attack: str) -> None:
+def test_an_encrypted_packet_is_neither_changed_nor_moved(attack: str) -> None:
     writes, reads = AesGcm(b"k" * 32), AesGcm(b"k" * 32)
-    first, second = (batch_of([CallFrame(number, "echo", b"")], writes) for number in (1, 2))
+    first, second = (packet_of([CallFrame(number, "echo", b"")], writes) for number in (1, 2))
     data = {
         "change": first[:-1] + bytes([first[-1] ^ 1]),
         "repeat": first + first,

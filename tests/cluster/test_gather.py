@@ -18,7 +18,7 @@ from penstock.broker.operations import Operation
 from penstock.broker.other_shards import DefinitionQuestion, NamesQuestion, SourcesQuestion
 from penstock.broker.partition import Partition
 from penstock.broker.questions import OwnedShards, ShardQuestion
-from penstock.broker.runtime import JobThread, LoopRuntime
+from penstock.broker.runtime import LoopRuntime, StoreThread
 from penstock.broker.shard import Shard
 from penstock.broker.summaries import (
     QueueQuery,
@@ -54,7 +54,7 @@ class BrokerNode:
 
     def __init__(self, site: MemorySite, limits: Limits) -> None:
         self._site = site
-        self._reader = JobThread("reader", asyncio.get_running_loop())
+        self._reader = StoreThread("reader", asyncio.get_running_loop())
         self._runtimes: dict[int, LoopRuntime] = {}
         self.owners = MovingOwners()
         self.links = LinkListener(SECRET, QUICK)

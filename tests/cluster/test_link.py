@@ -21,8 +21,8 @@ from penstock.cluster.frames import (
     ChallengeFrame,
     HelloFrame,
     ProofFrame,
-    batch_of,
     handshake_bytes,
+    packet_of,
 )
 from penstock.cluster.handshake import LinkSecurity
 from penstock.cluster.link import NotSent
@@ -175,7 +175,7 @@ def test_one_who_accepts_without_knowing_the_secret_is_not_believed() -> None:
         handshake_bytes(HelloFrame(VERSION + 1, b"n" * 32)),
         handshake_bytes(ProofFrame(b"p" * 32)),
         handshake_bytes(ChallengeFrame(b"n" * 32)),
-        batch_of([CallFrame(1, "echo", b"")], None),
+        packet_of([CallFrame(1, "echo", b"")], None),
     ],
 )
 def test_without_the_secret_a_connection_is_closed_unanswered(data: bytes) -> None:

@@ -35,7 +35,7 @@ def make_world() -> Iterator[MakeWorld]:
 def shares(world: World) -> list[int]:
     """How many shards each live node serves; every shard is served once."""
     assert all(len(nodes) == 1 for nodes in world.serving().values()), world.serving()
-    return sorted(len(node.member.held) for node in world.nodes.values() if not node.is_dead)
+    return sorted(len(node.member.served) for node in world.nodes.values() if not node.is_dead)
 
 
 def trouble(world: World, seconds: float, *, pauses: float) -> None:
@@ -78,7 +78,7 @@ def test_a_planned_move_answers_every_request(make_world: MakeWorld) -> None:
     world.run(5)
     world.leases.drain("node-0", is_draining=True)
     requests = world.run(4, requests_per_s=60)
-    assert world.nodes["node-0"].member.held == {}
+    assert world.nodes["node-0"].member.served == {}
     assert shares(world) == [0, 6, 6]
     world.leases.drain("node-0", is_draining=False)
     requests += world.run(4, requests_per_s=60)
@@ -154,7 +154,7 @@ def test_a_node_whose_address_another_has_is_refused(make_world: MakeWorld) -> N
     world.run(5)
     says(str(second.refused), "another node", "node-0")
     assert sorted(node.address for node in world.leases.view().nodes) == ["node-0", "node-1"]
-    assert len(first.member.held) == 3, "the other one goes on"
+    assert len(first.member.served) == 3, "the other one goes on"
 
 
 def test_a_node_that_was_killed_can_be_started_again_at_once(make_world: MakeWorld) -> None:
@@ -186,7 +186,7 @@ def test_of_nodes_that_start_at_once_only_those_with_one_secret_serve(
     nodes = [world.join(f"node-{i}", b"secret %d" % i) for i in range(3)]
     world.run(10)
     assert sum(node.refused is not None for node in nodes) >= 2
-    assert sum(bool(node.member.held) for node in nodes) <= 1
+    assert sum(bool(node.member.served) for node in nodes) <= 1
 
 
 @pytest.mark.parametrize("killed", [False, True])
@@ -218,7 +218,7 @@ def test_a_node_that_missed_a_change_of_the_secret_gets_no_shard_when_it_comes_b
     after = world.join("new", b"the new secret")
     world.run(60)
     assert after.refused is None
-    assert (len(after.member.held), len(late.member.held)) == (6, 0)
+    assert (len(after.member.served), len(late.member.served)) == (6, 0)
     assert [node.address for node in world.leases.view().nodes] == ["new"]
     assert caplog.text.count("another cluster secret") == 1
 
@@ -244,7 +244,7 @@ def test_a_node_that_cannot_serve_a_shard_leaves_its_shards_to_others(make_world
         node.refusal = late.refusal
     world.kill(world.nodes["node-0"])
     world.run(20)
-    assert len(world.nodes["node-1"].member.held) == 3, "what can be served is served by the last one"
+    assert len(world.nodes["node-1"].member.served) == 3, "what can be served is served by the last one"
 
 
 def test_a_shard_that_cannot_be_loaded_is_tried_again_later_and_later(
@@ -266,16 +266,16 @@ def test_a_shard_that_cannot_be_loaded_is_tried_again_later_and_later(
     )
     remaining.refusal = None
     world.run(TIMES.retry_max + 1)
-    assert len(remaining.member.held) == 6
+    assert len(remaining.member.served) == 6
 
 
 def test_an_operator_places_a_shard(make_world: MakeWorld) -> None:
     world = make_world(6, nodes=3, shards=6)
     world.run(5)
-    elsewhere = next(node for node in world.nodes.values() if 0 not in node.member.held)
+    elsewhere = next(node for node in world.nodes.values() if 0 not in node.member.served)
     world.leases.wish(0, elsewhere.address)
     world.run(3)
-    assert 0 in elsewhere.member.held
+    assert 0 in elsewhere.member.served
     assert shares(world) == [2, 2, 2]
 
 
@@ -284,7 +284,7 @@ def test_while_the_database_is_away_nothing_is_served_and_then_each_node_goes_on
 ) -> None:
     world = make_world(7, nodes=3, shards=12)
     world.run(5)
-    before = {node.address: set(node.member.held) for node in world.nodes.values()}
+    before = {node.address: set(node.member.served) for node in world.nodes.values()}
     world.is_cut = True
     world.run(TIMES.serve + 0.5)
     assert all(nodes == [] for nodes in world.serving().values())
@@ -292,7 +292,7 @@ def test_while_the_database_is_away_nothing_is_served_and_then_each_node_goes_on
     world.run(20)
     world.is_cut = False
     world.run(3)
-    assert {node.address: set(node.member.held) for node in world.nodes.values()} == before
+    assert {node.address: set(node.member.served) for node in world.nodes.values()} == before
     assert all(node.member.is_connected and node.member.is_loaded for node in world.nodes.values())
 
 

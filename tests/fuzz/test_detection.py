@@ -102,8 +102,8 @@ DAMAGES = {
     "any proof of the secret is accepted": Damage(
         "links", "penstock.cluster.handshake.hmac.compare_digest", lambda *_: True
     ),
-    "a record of any size is awaited": Damage(
-        "links", "penstock.cluster.frames.FrameReader._next_batch", lambda _: None
+    "a packet of any size is awaited": Damage(
+        "links", "penstock.cluster.frames.FrameReader._next_packet", lambda _: None
     ),
 }  # fmt: skip
 

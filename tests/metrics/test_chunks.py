@@ -9,7 +9,7 @@ import zlib
 import msgspec
 import pytest
 
-from penstock.broker.recording import SecondRows, SecondsMemory
+from penstock.broker.queue_meter import SecondRows, SecondsMemory
 from penstock.metrics.buckets import Bucket
 from penstock.metrics.chunks import ChunkedRows, TimedRow, rows_between
 from penstock.metrics.queue_rows import QUEUE_CHUNKS, QueueRow

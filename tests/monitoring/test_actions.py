@@ -225,7 +225,7 @@ def test_a_quota_that_is_reached_delays_a_message() -> None:
 
 
 def test_a_web_hook_that_answers_late_is_called_once(world: MonitoringWorld, cw: Any) -> None:
-    """Its request may wait for those of other regions for longer than a job is claimed for."""
+    """Its request may wait for those of other regions for longer than the visibility timeout of a job."""
     world.hanging[ACCOUNT] = Promise()
     put_alarm(cw, AlarmActions=[HOOK])
     set_state(cw, "a", "ALARM")
@@ -250,7 +250,7 @@ def test_an_action_that_has_lost_its_job_sends_nothing(
         return await find(name)
 
     monkeypatch.setattr(delivery, "find", find_slowly)
-    monkeypatch.setattr(Job, "keep", lambda job: None)  # its claim is not renewed
+    monkeypatch.setattr(Job, "start_extending", lambda job: None)
     set_state(cw, "a", "ALARM")
     world.advance(ALARM_ACTIONS.visibility_ms)
     found.resolve(None)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.server.http.limits import HttpLimits
-from penstock.server.http.load_shedding import Admission, Holding, admission, choose_victims
+from penstock.server.http.load_shedding import Admission, MemoryUse, admission, choose_victims
 from support.harness import post, run, serving, until
 from support.rows import every_row
 
@@ -42,9 +42,9 @@ def test_what_becomes_of_a_new_connection(
 def test_enough_memory_is_freed_and_no_victim_is_unnecessary(
     holdings: list[tuple[str | None, int]], excess: int
 ) -> None:
-    held = [Holding(number, client, size) for number, (client, size) in enumerate(holdings)]
-    chosen = choose_victims(held, excess)
-    sizes = [held[number].bytes for number in chosen]
+    uses = [MemoryUse(number, client, size) for number, (client, size) in enumerate(holdings)]
+    chosen = choose_victims(uses, excess)
+    sizes = [uses[number].bytes for number in chosen]
     assert len(set(chosen)) == len(chosen) and 0 not in sizes
     assert sum(sizes) >= min(excess, sum(size for _, size in holdings))
     assert sum(sizes[:-1]) < max(excess, 1), "the last one was needed"
@@ -54,17 +54,17 @@ def test_enough_memory_is_freed_and_no_victim_is_unnecessary(
 def test_the_first_victim_is_the_largest_of_the_client_that_holds_most(
     holdings: list[tuple[str | None, int]],
 ) -> None:
-    held = [Holding(number, client, size) for number, (client, size) in enumerate(holdings)]
+    uses = [MemoryUse(number, client, size) for number, (client, size) in enumerate(holdings)]
     totals: dict[object, int] = {}
-    for each in held:
+    for each in uses:
         owner = each.by if each.client is None else each.client
         totals[owner] = totals.get(owner, 0) + each.bytes
-    for number in choose_victims(held, 1):
-        given_up = held[number]
+    for number in choose_victims(uses, 1):
+        given_up = uses[number]
         owner = number if given_up.client is None else given_up.client
         assert totals[owner] == max(totals.values())
         assert all(
-            each.bytes <= given_up.bytes for each in held if each.client == given_up.client is not None
+            each.bytes <= given_up.bytes for each in uses if each.client == given_up.client is not None
         )
 
 

@@ -165,4 +165,4 @@ def test_a_backup_beside_a_server_leaves_the_check_to_its_start(
     driver.append(added=[row(1)])
     monkeypatch.setattr(file, "check_log", None)  # the log of a server changes all the time
     with snapshots([data / "penstock.db"]) as (shard,):
-        assert shard.held.messages == 1
+        assert shard.amounts.messages == 1

@@ -26,9 +26,9 @@ from penstock.broker.other_shards import (
 from penstock.broker.outbox import PageSlots
 from penstock.broker.partition import PartFactory, Partition, Recovery, Shared
 from penstock.broker.questions import A, LocalShards, OtherShards, OwnedShards, ShardQuestion
+from penstock.broker.queue_meter import SecondsMemory
 from penstock.broker.queue_series import SeriesQuery
 from penstock.broker.quotas import OtherProcesses, Quotas
-from penstock.broker.recording import SecondsMemory
 from penstock.broker.shard import Shard
 from penstock.broker.summaries import (
     StatusQuestion,

@@ -123,7 +123,8 @@ class JobKind(Generic[T]):
 
 
 class Job(Generic[T]):
-    """A job that is being worked on. Until it is decided what becomes of it, its claim is renewed."""
+    """A job that is being worked on. Until it is decided what becomes of it, its visibility timeout is
+    extended."""
 
     def __init__(self, consumer: _JobConsumer[T], message: Received, stored: _StoredJob[T]) -> None:
         self.id = message.content.id  # the same at each try
@@ -137,7 +138,7 @@ class Job(Generic[T]):
         self._message = message
         self._timer: Timer | None = None
 
-    async def hold(self) -> None:
+    async def confirm(self) -> None:
         """Wait until it can be decided what becomes of the job, and check that. A handler calls this before it
         decides something durable after it has waited for something else. Raises as :meth:`check_held`."""
         await self._queue.memory.load()
@@ -183,26 +184,26 @@ class Job(Generic[T]):
             self._consumer.add(body, message.group, pause_ms, again)
         self.is_decided = True
 
-    # -- the claim -------------------------------------------------------------------------------------------
+    # -- its visibility timeout ------------------------------------------------------------------------------
 
-    def keep(self) -> None:
-        """Renew the claim at half of its time, so that no other try begins while this one works."""
+    def start_extending(self) -> None:
+        """Extend the visibility timeout when half of it has passed, so that no other try begins meanwhile."""
         runtime, clock = self._queue.shard.runtime, self._queue.shard.clock
         due_ms = clock.now_ms() + self._consumer.jobs.kind.visibility_ms // 2
-        self._timer = runtime.at(due_ms, lambda: run_detached(self._renew()))
+        self._timer = runtime.at(due_ms, lambda: run_detached(self._extend()))
 
-    def release(self) -> None:
+    def stop_extending(self) -> None:
         """The try has ended."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    async def _renew(self) -> None:
+    async def _extend(self) -> None:
         queue, handle, jobs = self._queue, self._message.handle, self._consumer.jobs
         try:
             await queue.memory.load()
         except PenstockError as error:
-            log.debug("a job of the kind %s could not be renewed yet: %s", jobs.kind.name, error)
+            log.debug("a job of the kind %s could not be extended yet: %s", jobs.kind.name, error)
         if self._timer is None or jobs.stopped or queue.deleted:
             return
         if queue.memory.loaded and not self.is_decided:
@@ -213,7 +214,7 @@ class Job(Generic[T]):
                     "a try of a job of the kind %s takes too long: another one begins", jobs.kind.name
                 )
                 return
-        self.keep()
+        self.start_extending()
 
 
 class _Account(Generic[T]):
@@ -353,7 +354,7 @@ class JobQueues(Part, Generic[T]):
     async def handle(self, job: Job[T]) -> None:
         """Do a job, or decide what becomes of it. Raises StoreError: then nothing was decided, or it cannot be known.
         Raises JobLost: another try has it."""
-        await job.hold()
+        await job.confirm()
         failure = self._not_tried(job)
         if failure is None:
             try:
@@ -368,7 +369,7 @@ class JobQueues(Part, Generic[T]):
                 log.exception("a job of the kind %s failed with an unexpected error", self.kind.name)
                 failure = JobFailed(f"an internal error: {type(error).__name__}", can_repeat=True)
         if not job.is_decided:
-            await job.hold()
+            await job.confirm()
             self._decide(job, failure)
         await self.shard.settled()
 
@@ -578,7 +579,7 @@ class _JobConsumer(Generic[T]):
             await shard.settled()
             return
         job, failures = Job(self, message, stored), 0
-        job.keep()
+        job.start_extending()
         try:
             while True:
                 try:
@@ -591,4 +592,4 @@ class _JobConsumer(Generic[T]):
                     log.warning("a job of the kind %s waits for the store: %s", kind.name, error)
                 await shard.pause(int(backoff(failures, _PAUSE_AFTER_ERROR_MS, _PAUSE_AFTER_ERROR_MS_MAX)))
         finally:
-            job.release()
+            job.stop_extending()

@@ -25,11 +25,11 @@ from penstock.broker.metric_log import (
 )
 from penstock.broker.parts import Part
 from penstock.broker.queue_figures import FigureReader, QueueFigures, is_walked, levels_of
-from penstock.broker.recording import (
+from penstock.broker.queue_meter import (
     NO_LOOKS,
     ROW_BYTES,
     MinuteLooks,
-    QueueRecorder,
+    QueueMeter,
     SecondsMemory,
     looked_row,
 )
@@ -88,7 +88,7 @@ class Metering(Part):
         self._minutes_budget = MetricBudget(shard.limits.metrics_minutes_bytes)
         self._left_out_logged_ms = 0
         self._log = MetricLog(shard, shards)
-        self._recorders: dict[LiveQueue, QueueRecorder] = {}
+        self._meters: dict[LiveQueue, QueueMeter] = {}
         self._awake: dict[LiveQueue, None] = {}
         self._used: dict[LiveQueue, None] = {}  # in this second, of those that are not awake
         self._offset_ms = wall_offset(shard.clock)
@@ -115,20 +115,20 @@ class Metering(Part):
     # -- which queues ----------------------------------------------------------------------------------------
 
     def add(self, queue: LiveQueue) -> None:
-        recorder = QueueRecorder(
+        meter = QueueMeter(
             queue.name.account,
             self._memory,
             self._minutes_budget,
             self._wall_offset_ms,
             partial(self._wake, queue),
         )
-        self._recorders[queue] = recorder
+        self._meters[queue] = meter
         self._log.add(queue.id, queue.name.account)
-        queue.metrics.record(recorder)
+        queue.metrics.measure_with(meter)
 
     def leave(self, queue: LiveQueue) -> None:
         """The queue does not exist any more."""
-        self._recorders.pop(queue).forget()
+        self._meters.pop(queue).forget()
         self._log.leave(queue.id)
         self._awake.pop(queue, None)
         self._used.pop(queue, None)
@@ -137,8 +137,8 @@ class Metering(Part):
         self._log.forget([queue.id])
 
     def forget(self) -> None:
-        for recorder in self._recorders.values():
-            recorder.forget()
+        for meter in self._meters.values():
+            meter.forget()
 
     def _is_active(self, queue: LiveQueue, now_ms: int) -> bool:
         """Whether it has rows of minutes. In exposition, a queue is active from its first use on."""
@@ -154,11 +154,11 @@ class Metering(Part):
     def _wake(self, queue: LiveQueue) -> None:
         """Looks at the queue when this second ends, and every second until a minute after its last use if not too
         many are looked at already."""
-        recorder = self._recorders.get(queue)
-        if recorder is None or self._stopped:
+        meter = self._meters.get(queue)
+        if meter is None or self._stopped:
             return
         if len(self._awake) < self._shard.limits.metrics_seconds_queues:
-            recorder.awake = True
+            meter.awake = True
             self._awake[queue] = None
         else:
             self._used[queue] = None
@@ -180,14 +180,14 @@ class Metering(Part):
         self._figures.note_numbers()
         looked_at, self._used = self._awake | self._used, {}
         for queue in looked_at:
-            now_ms, recorder = self._shard.clock.now_ms(), self._recorders.get(queue)
-            if recorder is None or self._stopped:
+            now_ms, meter = self._shard.clock.now_ms(), self._meters.get(queue)
+            if meter is None or self._stopped:
                 continue  # it was deleted meanwhile
             metrics = queue.metrics
             metrics.pass_time(now_ms)
-            recorder.look(now_ms, levels_of(queue, now_ms), self._known_oldest_s(queue, recorder))
+            meter.look(now_ms, levels_of(queue, now_ms), self._known_oldest_s(queue, meter))
             if now_ms - metrics.used_ms > _AWAKE_MS:
-                recorder.awake = False
+                meter.awake = False
                 self._awake.pop(queue, None)
             yield
         if (self._awake or self._used) and not self._stopped and self._tick is None:
@@ -224,11 +224,11 @@ class Metering(Part):
             if self._stopped:
                 return  # a stop stores what was gathered
             queue.metrics.pass_time(now_ms)
-            recorder = self._recorders[queue]
-            for at_s, row in recorder.end_minute(minute_s, looks, self._ended_s):
-                if not recorder.takes_minutes:
+            meter = self._meters[queue]
+            for at_s, row in meter.end_minute(minute_s, looks, self._ended_s):
+                if not meter.takes_minutes:
                     self._log_left_out(now_ms)
-                elif recorder.add_minute(at_s, row, position) or at_s != minute_s:
+                elif meter.add_minute(at_s, row, position) or at_s != minute_s:
                     rows.append((queue.id, at_s, row))
                 else:
                     same.append(queue.id)
@@ -255,29 +255,27 @@ class Metering(Part):
         packed = await self._turns.run(packed_chunks(rows, minute_s + MINUTE_S))
         if self._stopped or shard.refuses is not None or shard.ended is not None:
             return  # a stop stores what was gathered
-        by_id = {queue.id: packed[queue.id] for queue in chunks if queue in self._recorders}
+        by_id = {queue.id: packed[queue.id] for queue in chunks if queue in self._meters}
         position, last = self._unwritten[-1]
         last = RecentEntry(last.minute_s, last.rows, last.same, list(by_id))
         entries = [*self._unwritten[:-1], PlacedEntry(position, last)]
-        recorders = [self._recorders[queue] for queue in chunks if queue in self._recorders]
-        for recorder in recorders:
-            recorder.begin_chunk()
-        settled = partial(self._settled, minute_s // MINUTE_S, position, recorders)
+        meters = [self._meters[queue] for queue in chunks if queue in self._meters]
+        for meter in meters:
+            meter.begin_chunk()
+        settled = partial(self._settled, minute_s // MINUTE_S, position, meters)
         self._log.write(entries, by_id, recent_from, settled)
         self._figures.store_numbers()
         if minute_s % (60 * MINUTE_S) == 0:
             self._sweep()
         await shard.settled()
 
-    def _settled(
-        self, minute: int, position: int, recorders: Iterable[QueueRecorder], is_durable: bool
-    ) -> None:
+    def _settled(self, minute: int, position: int, meters: Iterable[QueueMeter], is_durable: bool) -> None:
         """The outcome of a commit with the entries up to this position and with chunks of these queues is known."""
         if is_durable:
             self._unwritten = [each for each in self._unwritten if each.position > position]
             self._chunked_to = minute
-        for recorder in recorders:
-            recorder.end_chunk(is_durable=is_durable)
+        for meter in meters:
+            meter.end_chunk(is_durable=is_durable)
 
     def _due_chunks(
         self, minute: int, done_to: int
@@ -289,27 +287,27 @@ class Metering(Part):
         budget, size_max = self._minutes_budget, LAST
         if budget.used > budget.bytes_max // 2:
             busy = 0
-            for piece in in_pieces(list(self._recorders.values())):
-                busy += sum(len(recorder.minutes.timed) > 1 for recorder in piece)
+            for piece in in_pieces(list(self._meters.values())):
+                busy += sum(len(meter.minutes.timed) > 1 for meter in piece)
                 yield
             size_max = max(_ROWS_MIN * ROW_BYTES, budget.bytes_max // 2 // (busy or 1))
         found: dict[LiveQueue, list[TimedQueueRow]] = {}
         recent_from = LAST
-        for pairs in in_pieces(list(self._recorders.items())):
-            for queue, recorder in pairs:
-                rows = recorder.minutes.timed
+        for pairs in in_pieces(list(self._meters.items())):
+            for queue, meter in pairs:
+                rows = meter.minutes.timed
                 if not rows:
                     continue
                 is_due = (minute + queue.id) % _CHUNK_MINUTES < passed
-                if is_due or len(rows) >= _ROWS_MAX or recorder.minutes_bytes >= size_max:
+                if is_due or len(rows) >= _ROWS_MAX or meter.minutes_bytes >= size_max:
                     found[queue] = list(rows)
                 else:
-                    recent_from = min(recent_from, recorder.recent_from)
+                    recent_from = min(recent_from, meter.recent_from)
             yield
         return found, recent_from
 
     def _sweep(self) -> None:
-        queues = sorted(queue.id for queue in self._recorders)
+        queues = sorted(queue.id for queue in self._meters)
         share = len(queues) // _SWEEPS + 1
         if self._swept >= len(queues):
             self._swept = 0
@@ -320,11 +318,11 @@ class Metering(Part):
 
     async def _active_queues(self, now_ms: int) -> AsyncGenerator[tuple[LiveQueue, MinuteLooks], None]:
         """Each with what is seen of it; some in each turn of the loop."""
-        for piece in in_pieces(list(self._recorders), _QUEUES_PER_TURN):
+        for piece in in_pieces(list(self._meters), _QUEUES_PER_TURN):
             part = [queue for queue in piece if self._is_active(queue, now_ms)]
             looks = await self._look_at(dict.fromkeys(part, ALL_LOOKS))
             for queue in part:
-                if queue in self._recorders:  # it may have been deleted meanwhile
+                if queue in self._meters:  # it may have been deleted meanwhile
                     yield queue, looks[queue]
             await self._shard.turn()
 
@@ -350,10 +348,10 @@ class Metering(Part):
             )  # fmt: skip
         return MinuteLooks(levels, self._wall_s(figures.oldest_ms), groups)
 
-    def _known_oldest_s(self, queue: LiveQueue, recorder: QueueRecorder) -> int | None:
+    def _known_oldest_s(self, queue: LiveQueue, meter: QueueMeter) -> int | None:
         """When the oldest message came; what was found last if that takes a read of the store."""
         if not is_walked(queue):
-            return recorder.last.oldest_s
+            return meter.last.oldest_s
         return self._wall_s(self._figures.oldest_in_memory(queue))
 
     def _wall_s(self, now_ms: int | None) -> int | None:
@@ -364,7 +362,7 @@ class Metering(Part):
     async def prepare_flush(self) -> None:
         """Packs what was gathered."""
         if self._restored.done and self._shard.refuses is None and self._shard.ended is None:
-            minutes = {queue.id: recorder.minutes for queue, recorder in self._recorders.items()}
+            minutes = {queue.id: meter.minutes for queue, meter in self._meters.items()}
             rows = {id: list(gathered.timed) for id, gathered in minutes.items() if gathered.timed}
             chunks = await self._turns.run(packed_chunks(rows, LAST))
             self._packed = {id: (minutes[id], chunk) for id, chunk in chunks.items()}
@@ -378,18 +376,18 @@ class Metering(Part):
         used_ms: dict[int, int] = {}
         chunks: dict[int, PackedChunk] = {}
         others: list[tuple[int, int, QueueRow]] = []
-        for queue, recorder in self._recorders.items():
+        for queue, meter in self._meters.items():
             if self._is_active(queue, now_ms):
                 used_ms[queue.id] = queue.metrics.used_ms
-            levels = levels_of(queue, now_ms) or recorder.last.levels
-            looks = MinuteLooks(levels, self._known_oldest_s(queue, recorder), recorder.last.noisy)
+            levels = levels_of(queue, now_ms) or meter.last.levels
+            looks = MinuteLooks(levels, self._known_oldest_s(queue, meter), meter.last.noisy)
             # A commit under way may have chunks: if it is refused, so is this one.
-            rows = self._rows_until_now(queue, recorder, looks, with_taken=False)
+            rows = self._rows_until_now(queue, meter, looks, with_taken=False)
             packed = self._packed.get(queue.id)
-            if packed is not None and packed[0] is recorder.minutes:
+            if packed is not None and packed[0] is meter.minutes:
                 chunks[queue.id] = packed[1]
             else:
-                rows = [*recorder.minutes.timed, *rows]
+                rows = [*meter.minutes.timed, *rows]
             others += [(queue.id, at_s, row) for at_s, row in rows_between(rows, MINUTE_S, 0, LAST)]
         if chunks or others:
             position = self._log.next_entry_position()
@@ -407,11 +405,11 @@ class Metering(Part):
         except StoreError as error:
             log.warning("the metrics of the last hour cannot be read: %s", error)
         else:
-            for queue, recorder in self._recorders.items():
+            for queue, meter in self._meters.items():
                 metrics, rows = queue.metrics, gathered.rows.get(queue.id)
                 metrics.used_ms = max(metrics.used_ms, gathered.used_ms.get(queue.id, 0))
                 if rows is not None:
-                    recorder.restore_minutes(rows, gathered.first[queue.id])
+                    meter.restore_minutes(rows, gathered.first[queue.id])
                     if queue.id not in gathered.used_ms:
                         metrics.used_ms = max(metrics.used_ms, rows.end_s * SECOND - self._offset_ms)
         self._restored.resolve(None)
@@ -493,10 +491,10 @@ class Metering(Part):
         self, queue: LiveQueue, metric: QueueMetric, looks: MinuteLooks, start_s: int, now_s: int
     ) -> Iterable[tuple[int, QueueRow]]:
         """Those that have ended, and for a gauge what the queue has now."""
-        recorder = self._recorders.get(queue)
-        if recorder is None:
+        meter = self._meters.get(queue)
+        if meter is None:
             return ()
-        rows = recorder.second_rows(start_s, now_s)
+        rows = meter.second_rows(start_s, now_s)
         return chain(rows, [(now_s, looked_row(looks))]) if metric.looks else rows
 
     async def _rows(
@@ -504,20 +502,20 @@ class Metering(Part):
     ) -> StoredRows | None:
         """What is stored, what was gathered, and the minute that has not ended. The store is read only if not enough
         was gathered."""
-        while (recorder := self._recorders.get(queue)) is not None:
-            minutes, gathered = recorder.minutes, self._rows_until_now(queue, recorder, looks)
-            from_s, offset_ms = recorder.minutes_from_s, self._offset_ms
+        while (meter := self._meters.get(queue)) is not None:
+            minutes, gathered = meter.minutes, self._rows_until_now(queue, meter, looks)
+            from_s, offset_ms = meter.minutes_from_s, self._offset_ms
             stored = await self._log.read(queue.id, start_s, end_s, period_s, from_s, offset_ms)
-            if recorder.minutes is minutes:  # else rows may be in what was read and be gathered
+            if meter.minutes is minutes:  # else rows may be in what was read and be gathered
                 stored.minutes.extend(gathered)
                 return stored
         return None
 
     def _rows_until_now(
-        self, queue: LiveQueue, recorder: QueueRecorder, looks: MinuteLooks, *, with_taken: bool = True
+        self, queue: LiveQueue, meter: QueueMeter, looks: MinuteLooks, *, with_taken: bool = True
     ) -> list[TimedQueueRow]:
         metrics, now_ms = queue.metrics, self._shard.clock.now_ms()
         metrics.pass_time(now_ms)
         if not self._is_active(queue, now_ms):
-            return recorder.gathered_rows(with_taken=with_taken)
-        return recorder.rows_until_now(metrics.totals, metrics.sizes, looks, with_taken=with_taken)
+            return meter.gathered_rows(with_taken=with_taken)
+        return meter.rows_until_now(metrics.totals, metrics.sizes, looks, with_taken=with_taken)

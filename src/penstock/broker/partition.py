@@ -28,8 +28,8 @@ from penstock.broker.outbox import Outbox, PageSlots
 from penstock.broker.parts import Part, PartList
 from penstock.broker.questions import OtherShards
 from penstock.broker.queue_figures import FigureReader
+from penstock.broker.queue_meter import SecondsMemory
 from penstock.broker.quotas import Quotas, ShardUsage
-from penstock.broker.recording import SecondsMemory
 from penstock.broker.shard import Shard
 from penstock.broker.upkeep import MemoryRelief, Upkeep
 from penstock.errors import NotOwned, PenstockError, StoreClosed

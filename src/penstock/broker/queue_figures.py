@@ -146,8 +146,8 @@ class FigureReader:
         ``usage``: what the queues hold that are not in memory."""
         if queue.memory.loaded or self._shard.lease_ended():
             return await self._exact_levels(queue)
-        held = usage.get(queue.id)
-        return Levels(0 if held is None else held.messages, 0, 0, 0 if queue.settings.fifo else None)
+        used = usage.get(queue.id)
+        return Levels(0 if used is None else used.messages, 0, 0, 0 if queue.settings.fifo else None)
 
     async def _noisy_tenants(self, queue: LiveQueue, now_ms: int) -> NoisyTenants | None:
         rules = queue.rules

@@ -110,8 +110,8 @@ class QueueMemory:
         read = rules.next_read(now_ms)
         if read is not None:
             self.read_done = Promise()
-            job = partial(_read, shard.store, rules.id, rules.backlog.purged_to, read)
-            shard.read(job).on_done(partial(self._answered, self._generation, read))
+            read_rows = partial(_read, shard.store, rules.id, rules.backlog.purged_to, read)
+            shard.read(read_rows).on_done(partial(self._answered, self._generation, read))
 
     def _answered(self, generation: int, read: Read, outcome: Promise[Any]) -> None:
         shard, queue = self._shard, self._queue

@@ -1,8 +1,8 @@
 """What a live queue counts: totals that only grow, and how much of them fell into the last minute.
 
 No timer is necessary: the first request of a second puts down what was counted before it. So an idle queue costs
-nothing, and a busy one a comparison for each request. If metrics are kept, the counts of each second go to a recorder
-(:mod:`penstock.broker.recording`).
+nothing, and a busy one a comparison for each request. If metrics are kept, the counts of each second go to a meter
+(:mod:`penstock.broker.queue_meter`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Totals(NamedTuple):
     processing_ms: int = 0
 
 
-class CountRecorder(Protocol):
+class CountMeter(Protocol):
     def pass_time(self, now_ms: int, totals: Totals, sizes: dict[int, int]) -> None:
         """Everything counted so far was counted before this time.
 
@@ -55,8 +55,22 @@ class QueueMetrics:
     on the path of every message."""
 
     __slots__ = (
-        "_before", "_passed_ms", "_period_ends_ms", "_recorder", "_sent_bytes", "_size_counts", "deleted",
-        "duplicates", "empty", "processed", "processing_ms", "received", "second_ends_ms", "sent", "sizes", "used_ms",
+        "_before",
+        "_meter",
+        "_passed_ms",
+        "_period_ends_ms",
+        "_sent_bytes",
+        "_size_counts",
+        "deleted",
+        "duplicates",
+        "empty",
+        "processed",
+        "processing_ms",
+        "received",
+        "second_ends_ms",
+        "sent",
+        "sizes",
+        "used_ms",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -74,13 +88,13 @@ class QueueMetrics:
         self.used_ms = 0  # by a request
         self._passed_ms = 0  # what was counted before this time was put down
         self._period_ends_ms = 0
-        self._recorder: CountRecorder | None = None
+        self._meter: CountMeter | None = None
         # When a period with counts began, and the totals before it.
         self._before: deque[tuple[int, int, int, int, int]] = deque(maxlen=MINUTE // _PERIOD_MS + 1)
 
-    def record(self, recorder: CountRecorder) -> None:
-        """Count with this recorder."""
-        self._recorder = recorder
+    def measure_with(self, meter: CountMeter) -> None:
+        """Tell this meter what is counted."""
+        self._meter = meter
 
     def turn(self, now_ms: int) -> None:
         """A request begins the second of this time."""
@@ -91,8 +105,8 @@ class QueueMetrics:
             began_ms = now_ms - now_ms % _PERIOD_MS
             self._before.append((began_ms, self.sent, self.received, self.deleted, self.empty))
             self._period_ends_ms = began_ms + _PERIOD_MS
-        if self._recorder is not None:
-            self._recorder.used()
+        if self._meter is not None:
+            self._meter.used()
 
     def pass_time(self, now_ms: int) -> None:
         """The seconds before this time have ended."""
@@ -103,8 +117,8 @@ class QueueMetrics:
         for size, count in sizes.items():
             self._size_counts[bisect_left(SIZE_LIMITS, size)] += count
             self._sent_bytes += size * count
-        if self._recorder is not None:
-            self._recorder.pass_time(now_ms, self.totals, sizes)
+        if self._meter is not None:
+            self._meter.pass_time(now_ms, self.totals, sizes)
 
     @property
     def totals(self) -> Totals:

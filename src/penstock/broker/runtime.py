@@ -32,16 +32,16 @@ class Timer(Protocol):
 
 
 class Runtime(Protocol):
-    def commit(self, job: Callable[[], T], done: Done[T], *, short: bool) -> None:
-        """Run a blocking job in the thread that writes, after those given before, then call ``done`` on the loop.
+    def commit(self, function: Callable[[], T], done: Done[T], *, short: bool) -> None:
+        """Run a blocking function in the thread that writes, after those before, then call ``done`` on the loop.
 
         A short one may be done by the time this returns, if nothing is before it and short ones have been quick."""
 
-    def write(self, job: Callable[[], T]) -> Promise[T]:
-        """Run a blocking job in the thread that writes, after those given before."""
+    def write(self, function: Callable[[], T]) -> Promise[T]:
+        """Run a blocking function in the thread that writes, after those given before."""
 
-    def read(self, job: Callable[[], T]) -> Promise[T]:
-        """Run a blocking job in the thread that reads."""
+    def read(self, function: Callable[[], T]) -> Promise[T]:
+        """Run a blocking function in the thread that reads."""
 
     def soon(self, callback: Callable[[], None]) -> None:
         """Call back when the events at hand are done."""
@@ -86,29 +86,29 @@ class CommitPlacement:
         self._average_s = average_s
 
 
-class JobThread:
-    """A thread that runs jobs one after the other. An executor would make a future, with its locks, for each."""
+class StoreThread:
+    """A thread that calls the store, one function after the other. An executor would make a future for each."""
 
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
-        self.pending = 0  # jobs whose outcome the loop does not know yet
+        self.pending = 0  # functions whose outcome the loop does not know yet
         self._closed = False
         self._post = loop.call_soon_threadsafe
-        self._jobs: SimpleQueue[tuple[Callable[[], Any], Done[Any]] | None] = SimpleQueue()
+        self._functions: SimpleQueue[tuple[Callable[[], Any], Done[Any]] | None] = SimpleQueue()
         self._thread = Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    def give(self, job: Callable[[], T], done: Done[T]) -> None:
+    def give(self, function: Callable[[], T], done: Done[T]) -> None:
         self.pending += 1
         if self._closed:
             self._post(self._finish, done, None, StoreClosed("the store is closed"))
         else:
-            self._jobs.put((job, done))
+            self._functions.put((function, done))
 
     def _run(self) -> None:
-        while (given := self._jobs.get()) is not None:
-            job, done = given
+        while (given := self._functions.get()) is not None:
+            function, done = given
             try:
-                value = job()
+                value = function()
             except BaseException as error:
                 self._post(self._finish, done, None, error)
             else:
@@ -119,9 +119,9 @@ class JobThread:
         done(value, error)
 
     def close(self) -> None:
-        """Returns when the jobs given before are done; later ones fail with StoreClosed."""
+        """Returns when the functions given before have returned; later ones fail with StoreClosed."""
         self._closed = True
-        self._jobs.put(None)
+        self._functions.put(None)
         self._thread.join()
 
 
@@ -132,7 +132,7 @@ class LoopRuntime:
         self,
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
-        reader: JobThread,
+        reader: StoreThread,
         *,
         commits_on_loop: bool = True,
         commit_times: Histogram | None = None,
@@ -141,21 +141,21 @@ class LoopRuntime:
         may run there, which one over a network never does. ``commit_times``: of all shards."""
         self._loop = loop
         self._clock = clock
-        self._writer = JobThread("penstock-writer", loop)
+        self._writer = StoreThread("penstock-writer", loop)
         self._reader = reader
         self._placement = CommitPlacement() if commits_on_loop else None
         self._commit_times = commit_times or Histogram()
         self.soon: Callable[[Callable[[], None]], Any] = loop.call_soon
 
-    def commit(self, job: Callable[[], T], done: Done[T], *, short: bool) -> None:
+    def commit(self, function: Callable[[], T], done: Done[T], *, short: bool) -> None:
         placement, began_s = self._placement, perf_counter()
         if placement is None or not short or self._writer.pending or not placement.on_loop():
-            self._writer.give(job, partial(self._written, began_s, done))
+            self._writer.give(function, partial(self._written, began_s, done))
             return
         idle_from = began_s - thread_time()
         value, failure = None, None
         try:
-            value = job()
+            value = function()
         except BaseException as error:
             failure = error
         ended_s = perf_counter()
@@ -167,11 +167,11 @@ class LoopRuntime:
         self._commit_times.observe(perf_counter() - began_s)
         done(value, error)
 
-    def write(self, job: Callable[[], T]) -> Promise[T]:
-        return _promised(self._writer, job)
+    def write(self, function: Callable[[], T]) -> Promise[T]:
+        return _promised(self._writer, function)
 
-    def read(self, job: Callable[[], T]) -> Promise[T]:
-        return _promised(self._reader, job)
+    def read(self, function: Callable[[], T]) -> Promise[T]:
+        return _promised(self._reader, function)
 
     def at(self, now_ms: int, callback: Callable[[], None]) -> Timer:
         wait_ms = max(0, now_ms - self._clock.now_ms())
@@ -182,7 +182,7 @@ class LoopRuntime:
         self._writer.close()
 
 
-def _promised(thread: JobThread, job: Callable[[], T]) -> Promise[T]:
+def _promised(thread: StoreThread, function: Callable[[], T]) -> Promise[T]:
     promise: Promise[T] = Promise()
 
     def done(value: T | None, error: BaseException | None) -> None:
@@ -191,5 +191,5 @@ def _promised(thread: JobThread, job: Callable[[], T]) -> Promise[T]:
         else:
             promise.resolve(value)  # type: ignore[arg-type]
 
-    thread.give(job, done)
+    thread.give(function, done)
     return promise

@@ -343,10 +343,10 @@ class Shard:
 
     # -- reading ---------------------------------------------------------------------------------------------
 
-    def read(self, job: Callable[[], T]) -> Promise[T]:
+    def read(self, function: Callable[[], T]) -> Promise[T]:
         """Run a blocking read of the store in the thread that reads. Damage that it finds ends the shard."""
         self._reads += 1
-        promise = self.runtime.read(job)
+        promise = self.runtime.read(function)
         promise.on_done(self._check_read)
         return promise
 

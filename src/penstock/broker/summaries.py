@@ -349,9 +349,9 @@ async def _summaries(
         now_ms = shard.clock.now_ms()
         for value, queue in part:
             if queue.id in counts:
-                held = usage.get(queue.id, _NOTHING)
+                used = usage.get(queue.id, _NOTHING)
                 figures = QueueFigures(queue, now_ms, oldest_ms=oldest.get(queue))
-                found.append(_summary(figures, counts[queue.id], held.bytes, value))
+                found.append(_summary(figures, counts[queue.id], used.bytes, value))
         await partition.turn()
     return found
 
@@ -399,9 +399,9 @@ async def _counts(
     found: dict[int, Counts] = {}
     for queue in queues:
         try:
-            held = usage.get(queue.id, _NOTHING).messages
-            is_exact = queue.memory.loaded or (held and loads)
-            found[queue.id] = await queue.counts() if is_exact else Counts(visible=held)
+            stored = usage.get(queue.id, _NOTHING).messages
+            is_exact = queue.memory.loaded or (stored and loads)
+            found[queue.id] = await queue.counts() if is_exact else Counts(visible=stored)
         except QueueMissing:
             continue
     return found
@@ -411,5 +411,5 @@ async def _oldest(
     partition: Partition, queues: Iterable[LiveQueue], usage: Mapping[int, Usage]
 ) -> dict[LiveQueue, int]:
     """When the oldest message of each queue came that holds any."""
-    held = [queue for queue in queues if usage.get(queue.id, _NOTHING).messages]
-    return await partition.figures.oldest(held)
+    not_empty = [queue for queue in queues if usage.get(queue.id, _NOTHING).messages]
+    return await partition.figures.oldest(not_empty)

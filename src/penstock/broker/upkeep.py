@@ -172,8 +172,8 @@ class Upkeep(Part):
             self._maintain_some()
 
     def _maintain_some(self) -> None:
-        job = partial(self._shard.store.maintain, _MAINTAIN_ROWS)
-        self._shard.runtime.write(job).on_done(self._maintained)
+        maintain = partial(self._shard.store.maintain, _MAINTAIN_ROWS)
+        self._shard.runtime.write(maintain).on_done(self._maintained)
 
     def _maintained(self, outcome: Promise[bool]) -> None:
         try:

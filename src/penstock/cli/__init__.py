@@ -89,10 +89,11 @@ SHELL_COMMANDS = {
     "delete": '"penstock message delete" or "penstock queue delete"',
     "fail": '"penstock message release" to make a message visible, "penstock message fail" to make it a dead letter',
     "invalid": '"penstock message fail"',
+    **dict.fromkeys(("h", "?"), '"penstock --help"'),
 }
 
 # Those that mean something in the shell only.
-_SHELL_ONLY = ("use", "id", "quit", "exit")
+_SHELL_ONLY = ("use", "id", "quit", "q", "exit")
 
 INTERRUPTED = 130  # exit code, as of a process that SIGINT ended
 
@@ -120,6 +121,11 @@ class _Commands(CommandGroup):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] == "help":  # as of git, docker and kubectl
+            if not args[1:]:
+                click.echo(ctx.get_help())
+                ctx.exit()
+            return super().resolve_command(ctx, [*args[1:], "--help"])
         if (instead := SHELL_COMMANDS.get(args[0])) is not None:
             raise Failure(f'"{args[0]}" is a command of "penstock shell": use it there, or {instead}')
         if args[0] in _SHELL_ONLY:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -37,6 +38,7 @@ def command() -> None:
       penstock context create prod --endpoint-url https://queues.example.com --profile prod
       penstock context create aws-eu --endpoint-url aws --region eu-central-1
       penstock context use prod
+      penstock context set prod --region eu-west-1
       penstock queue ls --context aws-eu
     """
 
@@ -76,18 +78,65 @@ def add(
     contexts = _read()
     if name in contexts.by_name and not replace:
         raise Failure(f'there is a context "{name}" already: give --replace, or another name')
-    try:
-        endpoint_url(url, region or "us-east-1")
-        if profile is not None:
-            read_profile(profile)
-    except (EndpointError, ProfileError) as error:
-        raise Failure(str(error)) from None
-    added = Context(url, region, profile, None if ca_file is None else str(ca_file))
+    added = _checked(Context(url, region, profile, None if ca_file is None else str(ca_file)))
     current = name if in_use or contexts.current is None else contexts.current
     write_contexts(Contexts(current, contexts.by_name | {name: added}))
     _report(
         as_json, name, current, f'added "{name}"' + (", which is used from now on" if current == name else "")
     )
+
+
+@command.command("set")
+@click.argument("name", shell_complete=complete_context)
+@click.option("--endpoint-url", "url", metavar="URL", help='Server; "aws" is Amazon SQS.')
+@click.option("--region", metavar="NAME", help="Region.")
+@click.option("--profile", metavar="NAME", help="Profile in ~/.aws with the keys.")
+@click.option(
+    "--ca-file",
+    type=click.Path(exists=True, dir_okay=False, resolve_path=True, path_type=Path),
+    metavar="FILE",
+    help="Certificate authorities (PEM) of the server's certificate.",
+)
+@click.option("--no-region", is_flag=True, help="Remove the region.")
+@click.option("--no-profile", is_flag=True, help="Remove the profile.")
+@click.option("--no-ca-file", is_flag=True, help="Remove the certificate authorities.")
+@_json_option
+def set_(
+    name: str,
+    url: str | None,
+    region: str | None,
+    profile: str | None,
+    ca_file: Path | None,
+    as_json: bool,
+    **removed: bool,
+) -> None:
+    """Change a server. What is not given stays as it is, and so does which server is in use.
+
+    \b
+    Examples:
+      penstock context set prod --endpoint-url https://queues.example.org
+      penstock context set prod --profile ops --no-region
+    """
+    contexts = _read()
+    _need(contexts, name)
+    given = {
+        "endpoint": url,
+        "region": region,
+        "profile": profile,
+        "ca_file": None if ca_file is None else str(ca_file),
+    }
+    changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    for flag in (flag for flag, is_given in removed.items() if is_given):
+        if (field := flag.removeprefix("no_")) in changes:
+            option = field.replace("_", "-")
+            raise click.UsageError(f"give either --{option} or --no-{option}")
+        changes[field] = None
+    if not changes:
+        raise click.UsageError("nothing to change: give --endpoint-url, --region, --profile or --ca-file")
+    changed = _checked(contexts.by_name[name]._replace(**changes))
+    changed_contexts = contexts._replace(by_name=contexts.by_name | {name: changed})
+    write_contexts(changed_contexts)
+    Output(as_json).result(f'changed "{name}"', **_facts(name, changed_contexts))
 
 
 @command.command("use")
@@ -118,9 +167,7 @@ def ls(as_json: bool) -> None:
     """
     out, contexts = Output(as_json), _read()
     if as_json:
-        for name, context in sorted(contexts.by_name.items()):
-            given = {key: value for key, value in context._asdict().items() if value is not None}
-            out.json_line({"name": name, "current": name == contexts.current} | given)
+        out.json_lines(_facts(name, contexts) for name in sorted(contexts.by_name))
     elif not contexts.by_name:
         out.note('no contexts: "penstock context create" adds one')
     else:
@@ -129,6 +176,38 @@ def ls(as_json: bool) -> None:
             for name, context in sorted(contexts.by_name.items())
         )
         out.table(["_", "NAME", "ENDPOINT", "REGION", "PROFILE"], rows)
+
+
+@command.command("show")
+@click.argument("name", required=False, shell_complete=complete_context)
+@_json_option
+def show(name: str | None, as_json: bool) -> None:
+    """Show a server; without NAME, the one in use.
+
+    \b
+    Examples:
+      penstock context show
+      penstock context show prod --json | jq -r .endpoint
+    """
+    contexts = _read()
+    if name is None and contexts.current is None:
+        raise Failure('no context is in use: "penstock context use" chooses one')
+    name = name or str(contexts.current)
+    _need(contexts, name)
+    out, context = Output(as_json), contexts.by_name[name]
+    if as_json:
+        out.json(_facts(name, contexts))
+        return
+    out.record(
+        [
+            ("name", name),
+            ("in use", "yes" if name == contexts.current else "no"),
+            ("endpoint", context.endpoint),
+            ("region", context.region),
+            ("profile", context.profile),
+            ("certificate authorities", context.ca_file),
+        ]
+    )
 
 
 @command.command("delete")
@@ -155,6 +234,21 @@ def _report(as_json: bool, name: str, current: str | None, text: str) -> None:
         Output(as_json).json({"name": name, "current": name == current})
     else:
         click.echo(safe(text))
+
+
+def _facts(name: str, contexts: Contexts) -> dict[str, object]:
+    given = {key: value for key, value in contexts.by_name[name]._asdict().items() if value is not None}
+    return {"name": name, "current": name == contexts.current} | given
+
+
+def _checked(context: Context) -> Context:
+    try:
+        endpoint_url(context.endpoint, context.region or "us-east-1")
+        if context.profile is not None:
+            read_profile(context.profile)
+    except (EndpointError, ProfileError) as error:
+        raise Failure(str(error)) from None
+    return context
 
 
 def _read() -> Contexts:

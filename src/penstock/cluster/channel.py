@@ -1,6 +1,6 @@
 """One internal connection, after the handshake a stream of frames both ways; the same for the two ends of it.
 
-Frames that are sent within one turn of the event loop leave in one batch. Signs of life are counted in ticks of the
+Frames that are sent within one turn of the event loop leave in one packet. Signs of life are counted in ticks of the
 owner's timer and not in seconds of a clock: a process that was suspended, or whose loop was busy, counts one tick for
 all the time that it missed, and does not take its peers for dead.
 """
@@ -15,13 +15,13 @@ import msgspec
 from penstock.cluster.frames import (
     FRAME_COST,
     PIECE_BYTES,
-    BatchCipher,
     Frame,
     FrameError,
     FrameReader,
+    PacketCipher,
     PingFrame,
-    batch_of,
     handshake_bytes,
+    packet_of,
 )
 from penstock.cluster.handshake import Handshake, LinkSecurity, RefusedPeer
 
@@ -79,7 +79,7 @@ class Channel(asyncio.Protocol):
         self._limits = limits
         self._handshake: Handshake | None = Handshake(role, security)
         self._reader = FrameReader()
-        self._cipher: BatchCipher | None = None  # of what is written
+        self._cipher: PacketCipher | None = None  # of what is written
         self._transport: asyncio.Transport | None = None
         self._unsent: list[Frame] = []
         self._unsent_bytes = 0
@@ -145,7 +145,7 @@ class Channel(asyncio.Protocol):
         if not frames or transport is None or transport.is_closing():
             return
         self._unsent, self._unsent_bytes = [], 0
-        transport.write(batch_of(frames, self._cipher))
+        transport.write(packet_of(frames, self._cipher))
         if transport.get_write_buffer_size() > self._limits.unread_bytes_max:
             self.close("the other side does not read what it is sent")
 

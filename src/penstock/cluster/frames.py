@@ -1,10 +1,10 @@
 """The frames of a link, without a socket: bytes in, frames out.
 
-Frames travel in batches: four bytes of length, then a MessagePack array of frames. All frames that one turn of the
-event loop leaves for a peer share a batch, so that a busy link costs one write and one encryption for many calls.
-A payload longer than ``PIECE_BYTES`` goes ahead in pieces, so that no batch is larger than ``BATCH_BYTES_MAX``.
+Frames travel in packets: four bytes of length, then a MessagePack array of frames. All frames that one turn of the
+event loop leaves for a peer share a packet, so that a busy link costs one write and one encryption for many calls.
+A payload longer than ``PIECE_BYTES`` goes ahead in pieces, so that no packet is larger than ``PACKET_BYTES_MAX``.
 
-Before both sides have proved that they know the cluster's secret, a batch holds one of the three short messages of
+Before both sides have proved that they know the cluster's secret, a packet holds one of the three short messages of
 the handshake and nothing else is decoded.
 """
 
@@ -19,7 +19,7 @@ VERSION = 2
 """The version of frames, and of what they carry. Processes of different versions do not talk to each other."""
 
 PIECE_BYTES = 256 * 1024
-BATCH_BYTES_MAX = 1024 * 1024  # a piece and what was gathered before it, with room to spare
+PACKET_BYTES_MAX = 1024 * 1024  # a piece and what was gathered before it, with room to spare
 HANDSHAKE_BYTES_MAX = 128
 FRAME_COST = 64  # bytes of a frame besides its payload, at most
 
@@ -107,14 +107,14 @@ _decode_handshake = msgspec.msgpack.Decoder(HandshakeFrame).decode
 _decode = msgspec.msgpack.Decoder(list[Frame]).decode
 
 
-class BatchCipher(Protocol):
-    """Encrypts the batches of one direction of a link, or decrypts those of the other."""
+class PacketCipher(Protocol):
+    """Encrypts the packets of one direction of a link, or decrypts those of the other."""
 
     overhead: int
 
-    def encrypt(self, batch: bytes) -> bytes: ...
+    def encrypt(self, packet: bytes) -> bytes: ...
 
-    def decrypt(self, batch: bytes) -> bytes:
+    def decrypt(self, packet: bytes) -> bytes:
         """Raises FrameError."""
 
 
@@ -122,13 +122,13 @@ def handshake_bytes(frame: HandshakeFrame) -> bytes:
     return _with_length(_encode(frame))
 
 
-def batch_of(frames: Sequence[Frame], cipher: BatchCipher | None) -> bytes:
-    batch = _encode(frames)
-    return _with_length(batch if cipher is None else cipher.encrypt(batch))
+def packet_of(frames: Sequence[Frame], cipher: PacketCipher | None) -> bytes:
+    packet = _encode(frames)
+    return _with_length(packet if cipher is None else cipher.encrypt(packet))
 
 
-def _with_length(batch: bytes) -> bytes:
-    return len(batch).to_bytes(_LENGTH_BYTES, "big") + batch
+def _with_length(packet: bytes) -> bytes:
+    return len(packet).to_bytes(_LENGTH_BYTES, "big") + packet
 
 
 def split_payload(payload: bytes) -> tuple[list[bytes], bytes]:
@@ -141,54 +141,54 @@ def split_payload(payload: bytes) -> tuple[list[bytes], bytes]:
 
 
 class FrameReader:
-    """Holds at most one unfinished batch."""
+    """Holds at most one unfinished packet."""
 
     __slots__ = ("_cipher", "_size_max", "_unread")
 
     def __init__(self) -> None:
         self._unread = bytearray()
         self._size_max = HANDSHAKE_BYTES_MAX
-        self._cipher: BatchCipher | None = None
+        self._cipher: PacketCipher | None = None
 
-    def authenticated(self, cipher: BatchCipher | None) -> None:
+    def authenticated(self, cipher: PacketCipher | None) -> None:
         """The handshake is over: what follows are frames, encrypted if there is a cipher."""
         self._cipher = cipher
-        self._size_max = BATCH_BYTES_MAX if cipher is None else BATCH_BYTES_MAX + cipher.overhead
+        self._size_max = PACKET_BYTES_MAX if cipher is None else PACKET_BYTES_MAX + cipher.overhead
 
     def feed(self, data: bytes) -> None:
         self._unread += data
 
     def handshake_frames(self) -> Iterator[HandshakeFrame]:
         """Those that have arrived. The loop may end early, when the handshake does."""
-        while (batch := self._next_batch()) is not None:
+        while (packet := self._next_packet()) is not None:
             try:
-                yield _decode_handshake(batch)
+                yield _decode_handshake(packet)
             except UNDECODABLE:
                 raise FrameError("not a message of the handshake") from None
 
     def frames(self) -> Iterator[list[Frame]]:
-        """Those that have arrived, by batch."""
-        while (batch := self._next_batch()) is not None:
+        """Those that have arrived, by packet."""
+        while (packet := self._next_packet()) is not None:
             if self._cipher is not None:
-                batch = self._cipher.decrypt(batch)
+                packet = self._cipher.decrypt(packet)
             try:
-                yield _decode(batch)
+                yield _decode(packet)
             except UNDECODABLE as error:
-                raise FrameError(f"not a batch of frames: {error}") from None
+                raise FrameError(f"not a packet of frames: {error}") from None
 
-    def _next_batch(self) -> bytes | None:
+    def _next_packet(self) -> bytes | None:
         unread = self._unread
         if len(unread) < _LENGTH_BYTES:
             return None
         size = int.from_bytes(unread[:_LENGTH_BYTES], "big")
         if size > self._size_max:
-            raise FrameError(f"a batch of {size} bytes, where at most {self._size_max} are allowed")
+            raise FrameError(f"a packet of {size} bytes, where at most {self._size_max} are allowed")
         end = _LENGTH_BYTES + size
         if len(unread) < end:
             return None
-        batch = bytes(unread[_LENGTH_BYTES:end])
+        packet = bytes(unread[_LENGTH_BYTES:end])
         del unread[:end]
-        return batch
+        return packet
 
 
 class Payloads:

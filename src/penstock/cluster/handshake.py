@@ -6,8 +6,8 @@
                                             ◄─  PROOF hmac(secret, "accepts", version, both nonces)
 
 Both nonces are in both proofs, so that neither can be replayed, and the roles are, so that neither can be returned to
-its sender. From the secret and the nonces follow two keys, one per direction, under which every batch is encrypted
-with AES-GCM and a counter: a batch that was changed, repeated, left out or moved ends the connection. Someone who
+its sender. From the secret and the nonces follow two keys, one per direction, under which every packet is encrypted
+with AES-GCM and a counter: a packet that was changed, repeated, left out or moved ends the connection. Someone who
 learns the secret can decrypt what they recorded before; TLS, where it is configured, takes the place of this
 encryption and has forward secrecy.
 
@@ -23,11 +23,11 @@ from typing import Literal, NamedTuple
 
 from penstock.cluster.frames import (
     VERSION,
-    BatchCipher,
     ChallengeFrame,
     FrameError,
     HandshakeFrame,
     HelloFrame,
+    PacketCipher,
     ProofFrame,
 )
 
@@ -94,8 +94,8 @@ class Handshake:
             case _:
                 raise RefusedPeer("it does not speak the internal protocol")
 
-    def ciphers(self) -> tuple[BatchCipher | None, BatchCipher | None]:
-        """The ciphers for batches that this side writes, and for those that it reads."""
+    def ciphers(self) -> tuple[PacketCipher | None, PacketCipher | None]:
+        """The ciphers for packets that this side writes, and for those that it reads."""
         assert self.done
         if not self._security.encrypts:
             return None, None
@@ -115,7 +115,7 @@ def _transcript(connects: bytes, accepts: bytes) -> bytes:
 
 
 class AesGcm:
-    """A BatchCipher for one direction."""
+    """A PacketCipher for one direction."""
 
     overhead = 16
 
@@ -125,15 +125,15 @@ class AesGcm:
         self._key = AESGCM(key)
         self._count = 0
 
-    def encrypt(self, batch: bytes) -> bytes:
+    def encrypt(self, packet: bytes) -> bytes:
         self._count += 1
-        return self._key.encrypt(self._count.to_bytes(12, "big"), batch, None)
+        return self._key.encrypt(self._count.to_bytes(12, "big"), packet, None)
 
-    def decrypt(self, batch: bytes) -> bytes:
+    def decrypt(self, packet: bytes) -> bytes:
         from cryptography.exceptions import InvalidTag
 
         self._count += 1
         try:
-            return self._key.decrypt(self._count.to_bytes(12, "big"), batch, None)
+            return self._key.decrypt(self._count.to_bytes(12, "big"), packet, None)
         except (InvalidTag, ValueError):
-            raise FrameError("a batch was changed on its way") from None
+            raise FrameError("a packet was changed on its way") from None

@@ -66,7 +66,7 @@ class ShardHost(Protocol):
 class DatabaseCalls(Protocol):
     """Runs blocking calls of the database elsewhere, one after the other."""
 
-    def __call__(self, job: Callable[[], T], /) -> Awaitable[T]: ...
+    def __call__(self, function: Callable[[], T], /) -> Awaitable[T]: ...
 
 
 class FailedShards:
@@ -131,7 +131,7 @@ class Membership:
         self.id = ""
         self.is_draining = False
         self.view = ClusterView((), ())
-        self.held: dict[int, int] = {}  # shards that this node serves -> epoch of the lease
+        self.served: dict[int, int] = {}  # shards that this node serves -> epoch of the lease
         self._busy: dict[int, asyncio.Task[None]] = {}  # shards that are being loaded or handed over
         self._serve_until = 0.0
         self._unbroken_since = float("-inf")  # since when every renewal came in time
@@ -151,7 +151,7 @@ class Membership:
 
     def address_of(self, shard: int) -> str | None:
         """None if no node serves it at present, as far as this node knows."""
-        if shard in self.held:
+        if shard in self.served:
             return self.address
         lease = self._lease(shard)
         node = self.view.node(lease.owner) if lease is not None and lease.is_serving else None
@@ -162,7 +162,7 @@ class Membership:
         asked = self._renewals
 
         def is_known() -> bool:
-            if shard in self.held:
+            if shard in self.served:
                 return True
             lease = self._lease(shard)
             is_served = lease is not None and lease.is_serving and self.view.node(lease.owner) is not None
@@ -198,8 +198,8 @@ class Membership:
         if self._clock() < self._serve_until:
             self._set_timer()
             return
-        if self.held:
-            log.error("stopped serving %d shards: the database was not reached in time", len(self.held))
+        if self.served:
+            log.error("stopped serving %d shards: the database was not reached in time", len(self.served))
         self._unbroken_since = float("inf")
         self._drop_all()
 
@@ -211,16 +211,16 @@ class Membership:
 
     def _drop_all(self) -> None:
         self._drops += 1
-        for shard in {*self.held, *self._busy}:
+        for shard in {*self.served, *self._busy}:
             self._drop(shard)
 
     def _drop(self, shard: int) -> None:
-        self.held.pop(shard, None)
+        self.served.pop(shard, None)
         self._host.drop_shard(shard)
 
     def lost(self, shard: int) -> None:
         """The journal refused a commit: another process opened the shard."""
-        if shard in self.held:
+        if shard in self.served:
             log.warning("stopped serving shard %d: another node opened it", shard)
             self._drop(shard)
             self._look.set()
@@ -234,7 +234,7 @@ class Membership:
     @property
     def is_loaded(self) -> bool:
         """It serves every shard that it owns."""
-        return all(lease.shard in self.held for lease in self.view.leases if lease.owner == self.id)
+        return all(lease.shard in self.served for lease in self.view.leases if lease.owner == self.id)
 
     # -- the life of a node ----------------------------------------------------------------------------------
 
@@ -271,9 +271,9 @@ class Membership:
         self._look.set()
         if self._runs is not None:
             await self._runs
-        for shard in list(self.held):
+        for shard in list(self.served):
             if shard not in self._busy:
-                del self.held[shard]
+                del self.served[shard]
                 self._begin(shard, self._host.close_shard(shard))
         if self._busy:
             _, unfinished = await asyncio.wait(self._busy.values(), timeout=within_s)
@@ -426,7 +426,7 @@ class Membership:
     # -- shards come and go ----------------------------------------------------------------------------------
 
     def _do_own_part(self, view: ClusterView) -> None:
-        for shard, epoch in list(self.held.items()):
+        for shard, epoch in list(self.served.items()):
             lease = view.leases[shard]
             if (lease.owner, lease.epoch) != (self.id, epoch) and shard not in self._busy:
                 log.warning("stopped serving shard %d: it belongs to another node now", shard)
@@ -438,7 +438,7 @@ class Membership:
             target = targets.get(lease.shard)
             if lease.owner == self.id and target is not None:
                 self._begin(lease.shard, self._hand_over(lease, target))
-            elif lease.owner == self.id and not (lease.is_serving and lease.shard in self.held):
+            elif lease.owner == self.id and not (lease.is_serving and lease.shard in self.served):
                 self._begin(lease.shard, self._serve(lease))
             elif target == self.id:
                 self._begin(lease.shard, self._claim(lease))
@@ -481,7 +481,7 @@ class Membership:
     async def _serve(self, lease: LeaseRow) -> None:
         """The row says that the shard is ours: load it, or say that it is loaded."""
         shard, epoch, drops = lease.shard, lease.epoch, self._drops
-        if self.held.get(shard) == epoch:
+        if self.served.get(shard) == epoch:
             await self._announce(shard, epoch)
         elif not lease.is_serving:
             await self._load(shard, epoch, drops)
@@ -498,7 +498,7 @@ class Membership:
                 await self._withdraw(shard, error)
                 raise
             if drops == self._drops:
-                self.held[shard] = epoch
+                self.served[shard] = epoch
                 await self._announce(shard, epoch)
             else:
                 self._host.drop_shard(shard)
@@ -517,8 +517,8 @@ class Membership:
         self._look.set()
 
     async def _hand_over(self, lease: LeaseRow, target: str) -> None:
-        if lease.shard in self.held:
-            del self.held[lease.shard]
+        if lease.shard in self.served:
+            del self.served[lease.shard]
             await self._host.close_shard(lease.shard)
         await self._call(partial(self._leases.hand_over, lease.shard, lease.epoch, self.id, target))
         node = self.view.node(target)

@@ -135,7 +135,7 @@ class AlarmActions(Part):
         elif url is not None:
             body = self._texts.notification(pending.alarm, pending.before)
             await self._post(pending.alarm.space.account, url, body)
-            await job.hold()
+            await job.confirm()
             self._end(job)
         else:
             raise JobFailed("no service of this server takes it")
@@ -176,7 +176,7 @@ class AlarmActions(Part):
 
         # A queue of another shard may refuse the message later: then the history gets this item with the reason.
         target = QueueTarget(to, msgspec.json.encode(self._item(pending, None)).decode())
-        await job.hold()
+        await job.confirm()
         await self._delivery.deliver(
             message, [target], ALARM_ACTIONS.name, f"the alarm {alarm.name}", in_commit, job.check_held
         )

@@ -28,7 +28,7 @@ from penstock.errors import StoreError, StoreRefused
 from penstock.files import create_private, sync
 from penstock.server.settings.config import Config
 from penstock.server.settings.types import without_password
-from penstock.store.sqlite.backup import Held, check_copy, snapshots
+from penstock.store.sqlite.backup import StoredAmounts, check_copy, snapshots
 from penstock.store.sqlite.file import DATA_FILE
 from penstock.store.sqlite.site import SHARDS_FILE, SqliteSite
 
@@ -80,7 +80,7 @@ def back_up(
         archive = _Archive(tar)
         created = real_utc().isoformat(timespec="milliseconds").replace("+00:00", "Z")
         with snapshots([config.data / name for name in names]) as shards:
-            held = _total([shard.held for shard in shards])
+            total = _total([shard.amounts for shard in shards])
             for number, (name, shard) in enumerate(zip(names, shards, strict=True)):
                 copy = Path(directory, DATA_FILE)
                 shard.copy_to(copy)
@@ -94,8 +94,8 @@ def back_up(
         if has_keyring and keyring is not None:
             archive.add(KEYRING, keyring)
         contents = BackupContents(
-            version=__version__, created=created, shards=len(names), queues=held.queues, messages=held.messages,
-            bytes=held.bytes, keyring=has_keyring, files=archive.members,
+            version=__version__, created=created, shards=len(names), queues=total.queues, messages=total.messages,
+            bytes=total.bytes, keyring=has_keyring, files=archive.members,
         )  # fmt: skip
         archive.finish(contents)
     return contents
@@ -179,8 +179,8 @@ def check_can_back_up(config: Config) -> None:
         raise StoreRefused("with memory nothing is stored: there is nothing to back up")
 
 
-def _total(shards: list[Held]) -> Held:
-    return Held(*map(sum, zip(*shards, strict=True)))
+def _total(shards: list[StoredAmounts]) -> StoredAmounts:
+    return StoredAmounts(*map(sum, zip(*shards, strict=True)))
 
 
 @contextmanager
@@ -311,8 +311,8 @@ def _check_files(path: Path, contents: BackupContents, directory: Path) -> None:
     missing = [str(name) for name in names if not (directory / name).exists()]
     if missing or len(names) != contents.shards:
         raise StoreRefused(f"{path} lacks {', '.join(missing) or 'shards'}: use another backup")
-    held = _total([check_copy(directory / name) for name in names])
-    if held != (contents.queues, contents.messages, contents.bytes):
+    total = _total([check_copy(directory / name) for name in names])
+    if total != (contents.queues, contents.messages, contents.bytes):
         raise StoreRefused(f"{path} is damaged: its databases do not hold what was written")
     for leftover in directory.rglob(f"{DATA_FILE}-*"):  # of the connection that checked it
         leftover.unlink()

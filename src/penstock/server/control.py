@@ -150,8 +150,8 @@ class BackupThreads:
     def release(self) -> None:
         self._reserved -= 1
 
-    def run(self, job: Callable[[], T]) -> asyncio.Future[T]:
-        return asyncio.get_running_loop().run_in_executor(self._threads, job)
+    def run(self, function: Callable[[], T]) -> asyncio.Future[T]:
+        return asyncio.get_running_loop().run_in_executor(self._threads, function)
 
 
 class BackupStream:

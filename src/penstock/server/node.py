@@ -102,7 +102,7 @@ class ClusterNode:
         health.show(
             "cluster",
             lambda: (
-                f"{len(membership.held)} of {membership.shards} shards, {len(membership.view.nodes)} nodes"
+                f"{len(membership.served)} of {membership.shards} shards, {len(membership.view.nodes)} nodes"
             ),
         )
 
@@ -132,11 +132,11 @@ class ClusterNode:
     def drop_shard(self, shard: int) -> None:
         self.shards.drop(shard)
 
-    async def _call(self, job: Callable[[], T]) -> T:
+    async def _call(self, function: Callable[[], T]) -> T:
         loop = asyncio.get_running_loop()
         timer = loop.call_later(_CALL_S, self._leases.abort)
         try:
-            return await loop.run_in_executor(self._thread, job)
+            return await loop.run_in_executor(self._thread, function)
         finally:
             timer.cancel()
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from penstock.broker.broker import Broker
-from penstock.broker.runtime import JobThread, LoopRuntime, Runtime
+from penstock.broker.runtime import LoopRuntime, Runtime, StoreThread
 from penstock.broker.shard import Shard
 from penstock.clock import Clock, SystemClock
 from penstock.errors import PenstockError, StoreBroken, StoreError, StoreRefused
@@ -34,7 +34,7 @@ class ResumedClock(Clock, Protocol):
 
 class ShardRuntime(Runtime, Protocol):
     def close(self) -> None:
-        """Returns when the jobs given before are done."""
+        """Returns when the functions given before have returned."""
 
 
 class Runtimes(Protocol):
@@ -59,7 +59,7 @@ class LoopRuntimes:
         self._commit_times = commit_times
         # Each shard keeps to one reader: a store is read by one thread at a time.
         readers = min(shards, _READERS_MAX)
-        self._readers = [JobThread(f"penstock-reader-{number}", loop) for number in range(readers)]
+        self._readers = [StoreThread(f"penstock-reader-{number}", loop) for number in range(readers)]
 
     def of_shard(self, index: int) -> tuple[SystemClock, LoopRuntime]:
         clock, reader = SystemClock(), self._readers[index % len(self._readers)]
@@ -192,7 +192,7 @@ class OpenShards:
         return True
 
     def stop_threads(self) -> None:
-        """Returns when the jobs given before are done. Reads may each ask for another one: those fail."""
+        """Returns when the functions given before have returned. Reads may each ask for another one: those fail."""
         for opened in self._opened.values():
             opened.runtime.close()
         self._runtimes.stop()

@@ -47,17 +47,17 @@ class ControlledTime:
     def of_shard(self, index: int) -> tuple[ManualClock, ControlledTime]:
         return self.clock, self
 
-    def commit(self, job: Callable[[], T], done: Done[T], *, short: bool) -> None:
-        self._simulated.commit(job, done, short=short)
+    def commit(self, function: Callable[[], T], done: Done[T], *, short: bool) -> None:
+        self._simulated.commit(function, done, short=short)
         self._schedule()
 
-    def write(self, job: Callable[[], T]) -> Promise[T]:
+    def write(self, function: Callable[[], T]) -> Promise[T]:
         self._schedule()
-        return self._simulated.write(job)
+        return self._simulated.write(function)
 
-    def read(self, job: Callable[[], T]) -> Promise[T]:
+    def read(self, function: Callable[[], T]) -> Promise[T]:
         self._schedule()
-        return self._simulated.read(job)
+        return self._simulated.read(function)
 
     def soon(self, callback: Callable[[], None]) -> None:
         self._simulated.soon(callback)

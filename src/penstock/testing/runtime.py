@@ -1,10 +1,10 @@
 """A runtime without threads or waiting: all that the real one does, in steps, under a clock that tests control.
 
-The loop runs its callbacks in the order in which they were given. The two threads of the store run their jobs in
-order too: running a job and reporting its outcome to the loop are two steps, and much can happen between them.
+The loop runs its callbacks in the order in which they were given. The two threads of the store run their functions in
+order too: running a function and reporting its outcome to the loop are two steps, and much can happen between them.
 Between the three any order is possible: by default the loop goes first, then reads, then writes; ``choose`` can
-pick any other. Jobs of a thread that is held wait, and so does everything that waits for them. A short commit may
-be done at once if the thread that writes is idle; by default it is not.
+pick any other. Functions of a thread that is paused wait, and so does everything that waits for them. A short commit
+may be done at once if the thread that writes is idle; by default it is not.
 """
 
 from __future__ import annotations
@@ -26,40 +26,40 @@ _STEPS_MAX = 200_000  # until the broker has come to rest
 
 
 class SimulatedThread:
-    """Does one job after the other. ``paused``: it does not begin with the next."""
+    """Runs one function after the other. ``paused``: it does not begin with the next."""
 
     def __init__(self, loop: deque[Step]) -> None:
         self.paused = False
         self._loop = loop
-        self._jobs: deque[Callable[[], Step]] = deque()
+        self._functions: deque[Callable[[], Step]] = deque()
         self._outcome: Step | None = None
 
-    def give(self, job: Callable[[], T]) -> Promise[T]:
+    def give(self, function: Callable[[], T]) -> Promise[T]:
         later: Promise[T] = Promise()
 
         def work() -> Step:
             try:
-                value = job()
+                value = function()
             except Exception as error:
                 failure = error
                 return lambda: later.fail(failure)
             return lambda: later.resolve(value)
 
-        self._jobs.append(work)
+        self._functions.append(work)
         return later
 
     def do_at_once(self) -> None:
         """What was given last, if nothing is before it."""
-        if self._outcome is None and len(self._jobs) == 1 and not self.paused:
-            self._jobs.popleft()()()
+        if self._outcome is None and len(self._functions) == 1 and not self.paused:
+            self._functions.popleft()()()
 
     @property
     def able(self) -> bool:
-        return self._outcome is not None or (bool(self._jobs) and not self.paused)
+        return self._outcome is not None or (bool(self._functions) and not self.paused)
 
     def step(self) -> None:
         if self._outcome is None:
-            self._outcome = self._jobs.popleft()()
+            self._outcome = self._functions.popleft()()
         else:
             self._loop.append(self._outcome)
             self._outcome = None
@@ -94,17 +94,17 @@ class SimulatedRuntime:
         self._timers_max = _TIMERS_MIN  # with more of them, the cancelled ones are removed
         self.fired = 0
 
-    def commit(self, job: Callable[[], T], done: Done[T], *, short: bool) -> None:
-        outcome = self.writer.give(job)
+    def commit(self, function: Callable[[], T], done: Done[T], *, short: bool) -> None:
+        outcome = self.writer.give(function)
         outcome.on_done(lambda settled: done(*_outcome_of(settled)))
         if short and self._choose(2):
             self.writer.do_at_once()
 
-    def write(self, job: Callable[[], T]) -> Promise[T]:
-        return self.writer.give(job)
+    def write(self, function: Callable[[], T]) -> Promise[T]:
+        return self.writer.give(function)
 
-    def read(self, job: Callable[[], T]) -> Promise[T]:
-        return self.reader.give(job)
+    def read(self, function: Callable[[], T]) -> Promise[T]:
+        return self.reader.give(function)
 
     def soon(self, callback: Step) -> None:
         self._loop.append(callback)

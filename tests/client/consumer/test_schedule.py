@@ -32,10 +32,10 @@ def names(given: list[Claim] | None) -> str | None:
 
 
 def started(schedule: Schedule, now: float = 0.0) -> list[list[Claim]]:
-    jobs = []
-    while (job := schedule.start(now)) is not None:
-        jobs.append(job)
-    return jobs
+    calls = []
+    while (call := schedule.start(now)) is not None:
+        calls.append(call)
+    return calls
 
 
 def ahead(mean_s: float | None = None, prefetch_max: int = 100, visibility_s: float = 30) -> Ahead:
@@ -98,11 +98,11 @@ def test_standard_messages_are_received_a_few_at_a_time() -> None:
     schedule = StandardSchedule(1, ahead(0.1))
     assert schedule.wanted(0) == 21
     schedule.add(claims(" ".join(f"a{number}" for number in range(15))), 0)
-    (job,) = started(schedule)
+    (call,) = started(schedule)
     assert schedule.wanted(0) == 0, "six are missing"
     for _ in range(4):
-        schedule.finish(job, 0, failed=False)
-        (job,) = started(schedule)
+        schedule.finish(call, 0, failed=False)
+        (call,) = started(schedule)
     assert schedule.wanted(0) == 10
 
 
@@ -192,7 +192,7 @@ def test_the_first_of_a_waiting_group_is_lost() -> None:
 def test_a_batch_has_messages_of_one_group() -> None:
     schedule = FifoSchedule(2, ahead(), batch_size=3)
     schedule.add(claims("a1 a2 a3 a4 b1"), 0)
-    assert [names(job) for job in started(schedule)] == ["a1 a2 a3", "b1"]
+    assert [names(call) for call in started(schedule)] == ["a1 a2 a3", "b1"]
 
 
 def test_fifo_messages_that_wait_are_given_back_at_a_stop() -> None:
@@ -266,28 +266,28 @@ def test_no_message_is_handled_before_all_earlier_ones_of_its_group_are_done(
     for _ in range(20_000):
         now += 10
         number = chance.randrange(2)
-        schedule, jobs = workers[number], running[number]
+        schedule, calls = workers[number], running[number]
         step = chance.random()
         if step < 0.4 and (wanted := schedule.wanted(now)):
             schedule.add([claim(name) for name in queue.receive(chance, wanted)], now)
-        if step < 0.7 and (job := schedule.start(now)) is not None:
-            jobs.append(job)
-            for each in job:
+        if step < 0.7 and (call := schedule.start(now)) is not None:
+            calls.append(call)
+            for each in call:
                 if each not in lost:
                     before = queue.queued[group_of(each)]
                     position = before.index(each.message.name)
-                    handled = {other.message.name for other in job}
+                    handled = {other.message.name for other in call}
                     assert set(before[:position]) <= handled, f"{each.message.name} is handled too early"
-        if step < 0.9 and jobs:
-            job = jobs.pop(chance.randrange(len(jobs)))
-            failed = chance.random() < 0.3 or any(each in lost for each in job)
-            done = 0 if failed else len(job)
-            for each in job[:done]:
+        if step < 0.9 and calls:
+            call = calls.pop(chance.randrange(len(calls)))
+            failed = chance.random() < 0.3 or any(each in lost for each in call)
+            done = 0 if failed else len(call)
+            for each in call[:done]:
                 queue.delete(each.message.name)
-            give_back(schedule.finish(job, now, failed=failed))
-            give_back(job[done:][::-1])
+            give_back(schedule.finish(call, now, failed=failed))
+            give_back(call[done:][::-1])
         if step > 0.97:
-            held = [each for job in jobs for each in job if each not in lost]
+            held = [each for call in calls for each in call if each not in lost]
             if held:
                 each = chance.choice(held)
                 lost.add(each)

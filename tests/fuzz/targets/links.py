@@ -23,8 +23,8 @@ from penstock.cluster.frames import (
     PieceFrame,
     PingFrame,
     ProofFrame,
-    batch_of,
     handshake_bytes,
+    packet_of,
 )
 from penstock.cluster.handshake import AesGcm, Handshake, LinkSecurity, RefusedPeer
 
@@ -58,11 +58,11 @@ def seeds() -> list[bytes]:
         b"GET / HTTP/1.1\r\n\r\n",
         b"\xff\xff\xff\xff" + b"x" * 500,
     ]
-    plain = batch_of(_FRAMES, None) + b"".join(batch_of([frame], None) for frame in _FRAMES)
+    plain = packet_of(_FRAMES, None) + b"".join(packet_of([frame], None) for frame in _FRAMES)
     return [
         *(bytes([kind]) + sent for kind in (0, 7) for sent in unproven),
         *(bytes([kind]) + plain for kind in (1, 13)),
-        b"\x02" + batch_of(_FRAMES, AesGcm(_KEY)),
+        b"\x02" + packet_of(_FRAMES, AesGcm(_KEY)),
     ]
 
 
@@ -107,5 +107,5 @@ def _known(cipher: AesGcm | None, pieces: list[bytes]) -> None:
 def _frames(reader: FrameReader, pieces: list[bytes]) -> Iterator[Frame]:
     for piece in pieces:
         reader.feed(piece)
-        for batch in reader.frames():
-            yield from batch
+        for packet in reader.frames():
+            yield from packet

@@ -28,7 +28,7 @@ _version = click.option(
 )
 
 
-@click.command("edit")
+@click.command("set")
 @queue_argument
 @id_argument
 @click.option("--body", metavar="TEXT", help="The new body.")
@@ -44,23 +44,23 @@ _version = click.option(
 @click.option("--group", metavar="ID", help="Put it into another message group.")
 @_version
 @with_target
-def edit(
+def set_(
     target: Target, queue: str, id: str, body: str | None, file: Path | None, attributes: tuple[str, ...],
     removed: tuple[str, ...], delay: float | None, group: str | None, version: int | None,
 ) -> None:  # fmt: skip
     """Change a message that is not in flight: body, attributes, delay or group. Its id and its place stay.
 
     Without flags, the body is opened in your editor ($VISUAL, $EDITOR). If the message is changed, received or
-    deleted meanwhile, nothing is done, and your text is kept in a file.
+    deleted meanwhile, nothing is done, and your text is kept in a file. (Also: edit.)
 
     \b
     Examples:
-      penstock message edit orders 2f1c7e6a-…
-      penstock message edit orders 2f1c7e6a-… --body '{"id": 8}'
-      penstock message edit orders 2f1c7e6a-… --attribute priority:Number=1 --remove-attribute retry
-      penstock message edit orders 2f1c7e6a-… --delay 15m
+      penstock message set orders 2f1c7e6a-…
+      penstock message set orders 2f1c7e6a-… --body '{"id": 8}'
+      penstock message set orders 2f1c7e6a-… --attribute priority:Number=1 --remove-attribute retry
+      penstock message set orders 2f1c7e6a-… --delay 15m
     """
-    target.need_penstock("message edit")
+    target.need_penstock("message set")
     if body is not None and file is not None:
         raise Failure("give either --body or --file")
     admin = AdminQueue(target, queue)
@@ -91,14 +91,14 @@ def _read(file: Path) -> str:
         raise Failure(f'"{file}" is not UTF-8 text') from None
 
 
-def _changed_attributes(message: Json, set_: tuple[str, ...], removed: tuple[str, ...]) -> Json:
+def _changed_attributes(message: Json, given: tuple[str, ...], removed: tuple[str, ...]) -> Json:
     """All attributes that the message is to have: the API replaces them together."""
     attributes = dict(message.get("attributes") or {})
     for name in removed:
         if name not in attributes:
             raise Failure(f'the message has no attribute "{name}"')
         del attributes[name]
-    for name, value in map(read_attribute, set_):
+    for name, value in map(read_attribute, given):
         attributes[name] = listed_attribute(value)
     return attributes
 
@@ -296,7 +296,7 @@ def delete(
     )
 
 
-COMMANDS = (edit, move, reorder, fail, redrive, reset, release, delete)
+COMMANDS = (set_, move, reorder, fail, redrive, reset, release, delete)
 
 
 def _each(

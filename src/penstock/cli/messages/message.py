@@ -22,8 +22,10 @@ from penstock.cli.times import shown_time
 from penstock.client.api import ApiError, Json, quoted
 from penstock.client.limits import ENTRIES_MAX, WAIT_S_MAX
 
+_MISSING = {"create": 'use "penstock message send"'}
 
-@click.group("message", cls=CommandGroup)
+
+@click.group("message", cls=CommandGroup, missing=_MISSING, aliases={"edit": "set"})
 def command() -> None:
     """Send, receive, look at and change messages.
 
@@ -35,7 +37,7 @@ def command() -> None:
       penstock message send orders '{"id": 7}'
       penstock message ls orders --state in_flight
       penstock message show orders 2f1c7e6a-…
-      penstock message edit orders 2f1c7e6a-…
+      penstock message set orders 2f1c7e6a-…
     """
 
 

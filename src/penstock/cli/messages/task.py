@@ -17,7 +17,14 @@ from penstock.client.queue_names import queue_name
 _PAGE = 1000
 
 
-@click.group("task", cls=CommandGroup)
+_MISSING = {
+    "create": '"penstock grep" and "penstock dlq redrive" start tasks',
+    "set": 'a task cannot be changed: use "penstock task cancel", and start another',
+    "delete": 'use "penstock task cancel"; what has ended is forgotten in time',
+}
+
+
+@click.group("task", cls=CommandGroup, missing=_MISSING)
 def command() -> None:
     """Changes of many messages that run on the server, as grep and dlq redrive start them. They need Penstock.
 

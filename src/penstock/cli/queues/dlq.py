@@ -26,7 +26,15 @@ _HEADINGS = {"age": "SENT"}
 _SOURCES = "the queues that they came from"
 
 
-@click.group("dlq", cls=CommandGroup, invoke_without_command=True)
+_MISSING = {
+    "create": 'a dead-letter queue is a queue like others: use "penstock queue create", and name it with '
+    '"penstock queue set SOURCE --dead-letter-queue"',
+    "set": 'use "penstock queue set"',
+    "delete": 'use "penstock queue delete" for a queue, and "penstock queue purge" for its messages',
+}
+
+
+@click.group("dlq", cls=CommandGroup, missing=_MISSING, invoke_without_command=True)
 @click.pass_context
 def command(ctx: click.Context) -> None:
     """Dead-letter queues: what is in them and why, and the way back. Without a command: ls.

@@ -21,7 +21,14 @@ _POLL_S = 0.3
 _TASKS_MAX = 10  # that SQS lists of a queue
 
 
-@click.group("redrive", cls=CommandGroup)
+_MISSING = {
+    "create": 'use "penstock redrive start"',
+    "set": 'a task cannot be changed: use "penstock redrive cancel", then "penstock redrive start"',
+    "delete": 'use "penstock redrive cancel"; what has ended is forgotten in time',
+}
+
+
+@click.group("redrive", cls=CommandGroup, missing=_MISSING)
 def command() -> None:
     """Move all messages of a dead-letter queue back to where they came from, or to another queue.
 
@@ -31,6 +38,7 @@ def command() -> None:
     Examples:
       penstock redrive start orders-dlq --wait
       penstock redrive ls
+      penstock redrive show orders-dlq
       penstock redrive cancel orders-dlq
     """
 
@@ -68,15 +76,23 @@ def move_all(target: Target, queue: str, to: str | None, rate: float | None, *, 
         DestinationArn=None if to is None else queue_arn(target, to),
         MaxNumberOfMessagesPerSecond=None if rate is None else max(1, round(rate)),
     )["TaskHandle"]
-    task = _followed(target, source, handle) if wait else _latest(target, source, handle)
+    if wait:
+        _report_end(target, _followed(target, source, handle))
+        return
+    task = _latest(target, source, handle)
     if target.out.as_json:
         target.out.json(_shown(task))
-    elif wait:
-        moved = counted_messages(task.get("ApproximateNumberOfMessagesMoved", 0))
-        target.out.line(f"{task['Status'].lower()}: {moved} moved")
     else:
         target.out.line(f"started to move {_about(task)} of {queue_name(source)}")
-    if wait and task["Status"] != "COMPLETED":
+
+
+def _report_end(target: Target, task: Json) -> None:
+    if target.out.as_json:
+        target.out.json(_shown(task))
+    else:
+        moved = counted_messages(task.get("ApproximateNumberOfMessagesMoved", 0))
+        target.out.line(f"{task['Status'].lower()}: {moved} moved")
+    if task["Status"] != "COMPLETED":
         reason = f": {task['FailureReason']}" if task.get("FailureReason") else ""
         raise Breakdown(f"the task is {task['Status'].lower()}{reason}")
 
@@ -112,6 +128,47 @@ def ls(target: Target, queue: str | None) -> None:
                 for shown in map(_shown, tasks)
             ),
         )  # fmt: skip
+
+
+@command.command("show")
+@queue_argument
+@click.option("--wait", is_flag=True, help="Wait until it has ended, with a progress bar in a terminal.")
+@with_target
+def show(target: Target, queue: str, wait: bool) -> None:
+    """Show the latest task of a dead-letter queue: how far it is, and why it failed.
+
+    Exit code 1 with --wait: it failed or was cancelled.
+
+    \b
+    Examples:
+      penstock redrive show orders-dlq
+      penstock redrive show orders-dlq --wait
+    """
+    source = queue_arn(target, queue)
+    tasks = _tasks(target, source)
+    if not tasks:
+        raise Breakdown(f"there is no task of {queue_name(source)}")
+    task = tasks[0]
+    if wait:
+        # Only a running task has a handle; one that has ended or is being cancelled is found as the latest.
+        _report_end(target, _followed(target, source, task.get("TaskHandle", "")))
+        return
+    shown = _shown(task)
+    if target.out.as_json:
+        target.out.json(shown)
+        return
+    total = shown.get("total")
+    target.out.record(
+        [
+            ("queue", shown["queue"]),
+            ("to", shown.get("to", "the queues that each came from")),
+            ("status", shown["status"]),
+            ("moved", f"{shown['done']}" if total is None else f"{shown['done']} of about {total}"),
+            ("rate", f"{shown['rate']} a second" if "rate" in shown else None),
+            ("started", shown_time(shown["started_at"], target.out)),
+            ("failure", shown.get("failure")),
+        ]
+    )
 
 
 @command.command("cancel")

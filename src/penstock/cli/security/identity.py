@@ -171,6 +171,14 @@ def equip(
         subject.holder.tags = pairs(tags, "--tag")
 
 
+def change_tags(subject: Subject, tags: Sequence[str], untag: Iterable[str]) -> None:
+    changed = {**subject.holder.tags, **pairs(tags, "--tag")}
+    for key in untag:
+        if changed.pop(key, None) is None:
+            raise Failure(f'"{subject.name}" has no tag "{key}"')
+    subject.holder.tags = changed
+
+
 def holder_facts(holder: PolicyHolder) -> dict[str, object]:
     return {
         "id": holder.id or None,

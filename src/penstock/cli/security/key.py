@@ -48,7 +48,13 @@ If others may know the old root key, this alone does not end their access: see d
 Command = Callable[..., None]
 
 
-@click.group("key", cls=CommandGroup)
+_MISSING = {
+    "set": 'use "penstock key rotate", "penstock key disable" or "penstock key enable"',
+    "delete": 'messages that are encrypted with it could not be read; "penstock key disable" refuses its use',
+}
+
+
+@click.group("key", cls=CommandGroup, missing=_MISSING)
 def command() -> None:
     """Encryption keys, and the root key that protects them. A running broker reads changes within seconds; only for
     replace-root it must be stopped.
@@ -189,6 +195,29 @@ def list_(config: Config, out: Output, keyring: Keyring) -> None:
         rows.append((key.id, account, region, aliases, str(key.newest), _rotated_on(key), state))
     table(rows)
     click.echo(f"\n{_progress(config, keyring)}")
+
+
+@command.command("show")
+@click.argument("key")
+@_with_keyring
+def show(config: Config, out: Output, keyring: Keyring, key: str) -> None:
+    """Show one key: its aliases, when each version was created, and whether it can be used. No key is printed.
+
+    \b
+    Examples:
+      penstock key show alias/orders
+      penstock key show alias/orders --json | jq .version
+    """
+    found = keyring.keys.find_for_operator(config.space, key)
+    if out.as_json:
+        versions = [{"version": each.number, "created": _day(each.created_ms)} for each in found.versions]
+        out.json({**_as_json(found), "versions": versions})
+        return
+    rows = [("id", found.id), ("arn", found.arn)]
+    rows += [("alias", alias) for alias in found.aliases]
+    rows += [("state", "enabled" if found.enabled else "disabled")]
+    rows += [("version", f"{each.number}, created {_day(each.created_ms)}") for each in found.versions]
+    out.record(rows)
 
 
 @command.command("rotate")
@@ -334,8 +363,12 @@ def _as_json(key: Key) -> dict[str, object]:
 
 
 def _rotated_on(key: Key) -> str:
+    return _day(key.versions[-1].created_ms)
+
+
+def _day(wall_ms: int) -> str:
     try:
-        return datetime.fromtimestamp(key.versions[-1].created_ms / 1000, UTC).date().isoformat()
+        return datetime.fromtimestamp(wall_ms / 1000, UTC).date().isoformat()
     except (OSError, OverflowError, ValueError):
         return "-"  # the file holds a time outside the calendar
 

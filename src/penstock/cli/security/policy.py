@@ -54,7 +54,10 @@ _PLAIN = {"aws:sourceip": "source_ip", "aws:sourcearn": "source_arn", "aws:sourc
 _TIMES = {"aws:currenttime": "now_s", "aws:epochtime": "now_s", "aws:tokenissuetime": "issued_s"}
 
 
-@click.group("policy", cls=CommandGroup)
+_MISSING = {"create": 'use "penstock policy set", which adds a policy or replaces it'}
+
+
+@click.group("policy", cls=CommandGroup, missing=_MISSING)
 def command() -> None:
     """Policies: what users and roles may do. The language is that of AWS IAM.
 

@@ -16,6 +16,7 @@ from penstock.cli.security.identity import (
     CredentialsFile,
     account_option,
     add_delete_and_revoke,
+    change_tags,
     equip,
     holder_facts,
     holder_rows,
@@ -34,6 +35,7 @@ def command() -> None:
     Examples:
       penstock role create deployer --trust alice --policy sqs-full-access
       penstock role create auditor --trust 444455556666 --external-id 7F3K --policy sqs-read-only
+      penstock role set deployer --max-session 43200
       penstock role ls
     """
 
@@ -122,12 +124,62 @@ def show(file: CredentialsFile, name: str, account: str | None) -> None:
     """
     subject, role = _find(file, name, account)
     if file.out.as_json:
-        trust = json.loads(document_text(role.trust))
-        facts = {"arn": file.arn_of(subject), "max_session_s": role.max_session, "trust": trust}
-        file.out.json(facts | holder_facts(role))
+        file.out.json(_as_json(file, subject, role))
         return
     table([("arn", file.arn_of(subject)), ("max session", f"{role.max_session} s"), *holder_rows(role)])
     click.echo(f"\n{document_text(role.trust).strip()}")
+
+
+@command.command("set")
+@click.argument("name")
+@account_option
+@click.option(
+    "--trust", multiple=True, metavar="WHO|FILE.json",
+    help="Who may assume it from now on: a user's name, an ARN, an account, or a file with a trust policy.",
+)  # fmt: skip
+@click.option("--external-id", metavar="TEXT", help="With --trust: the ExternalId that AssumeRole must give.")
+@click.option(
+    "--allow-tags", is_flag=True,
+    help="With --trust: allow tags of the session, which replace those of the role.",
+)  # fmt: skip
+@click.option(
+    "--max-session", type=click.IntRange(DEFAULT_MAX_SESSION_S, MAX_SESSION_S), metavar="SECONDS",
+    help="How long a session may be.",
+)  # fmt: skip
+@click.option("--tag", "tags", multiple=True, metavar="KEY=VALUE", help="Add a tag, or change its value.")
+@click.option("--untag", multiple=True, metavar="KEY", help="Remove a tag.")
+@with_file
+def set_(
+    file: CredentialsFile, name: str, account: str | None, trust: tuple[str, ...], external_id: str | None,
+    allow_tags: bool, max_session: int | None, tags: tuple[str, ...], untag: tuple[str, ...],
+) -> None:  # fmt: skip
+    """Change who may assume a role, how long its sessions may be, and its tags. What is not given stays as it is.
+
+    --trust replaces the whole trust policy. Present sessions stay: penstock role revoke ends them. For policies, see
+    penstock policy attach and detach.
+
+    \b
+    Examples:
+      penstock role set deployer --trust alice --trust carol
+      penstock role set deployer --max-session 43200
+      penstock role set deployer --tag team=orders --untag owner
+    """
+    if not trust and (external_id is not None or allow_tags):
+        raise click.UsageError(
+            "--external-id and --allow-tags are parts of the trust policy: give --trust, too"
+        )
+    if not (trust or max_session or tags or untag):
+        raise click.UsageError("nothing to change: give --trust, --max-session, --tag or --untag")
+    with file.changed() as content:
+        subject = find_role(content, name, account)
+        role = subject.owner
+        assert isinstance(role, Role)
+        if trust:
+            role.trust = _trust(trust, subject.account, external_id, allow_tags)
+        if max_session is not None:
+            role.max_session = max_session
+        change_tags(subject, tags, untag)
+    file.out.result(f"changed {file.arn_of(subject)}", **_as_json(file, subject, role))
 
 
 add_delete_and_revoke(
@@ -136,6 +188,16 @@ add_delete_and_revoke(
     delete_help="Remove a role. Its sessions end.",
     revoke_help="End all present sessions of a role. It can be assumed again.",
 )
+
+
+def _as_json(file: CredentialsFile, subject: Subject, role: Role) -> dict[str, object]:
+    trust = json.loads(document_text(role.trust))
+    return {
+        "arn": file.arn_of(subject),
+        "max_session_s": role.max_session,
+        "trust": trust,
+        **holder_facts(role),
+    }
 
 
 def _find(file: CredentialsFile, name: str, account: str | None) -> tuple[Subject, Role]:

@@ -23,6 +23,7 @@ from penstock.cli.security.identity import (
     CredentialsFile,
     account_option,
     add_delete_and_revoke,
+    change_tags,
     equip,
     holder_facts,
     holder_rows,
@@ -43,6 +44,7 @@ def command() -> None:
     Examples:
       penstock user create alice --policy administrator
       penstock user ls
+      penstock user set alice --tag team=orders
       penstock user rotate alice              adds a second key
       penstock user rotate alice --finish     removes the first
     """
@@ -138,6 +140,33 @@ def show(file: CredentialsFile, name: str, account: str | None) -> None:
     if isinstance(subject.owner, PolicyHolder):
         rows += holder_rows(subject.owner)
     table(rows)
+
+
+@command.command("set")
+@click.argument("name")
+@account_option
+@click.option("--tag", "tags", multiple=True, metavar="KEY=VALUE", help="Add a tag, or change its value.")
+@click.option("--untag", multiple=True, metavar="KEY", help="Remove a tag.")
+@with_file
+def set_(
+    file: CredentialsFile, name: str, account: str | None, tags: tuple[str, ...], untag: tuple[str, ...]
+) -> None:
+    """Change the tags of a user, for conditions on aws:PrincipalTag. Other tags stay as they are.
+
+    For policies, see penstock policy attach and detach; for keys, penstock user rotate.
+
+    \b
+    Examples:
+      penstock user set alice --tag team=orders --tag stage=prod
+      penstock user set alice --untag stage
+    """
+    if not (tags or untag):
+        raise click.UsageError("nothing to change: give --tag or --untag")
+    with file.changed() as content:
+        subject = find_user(content, name, account)
+        change_tags(subject, tags, untag)
+    facts = _as_json(file, subject) | holder_facts(subject.holder)
+    file.out.result(f"changed {file.arn_of(subject)}", **facts)
 
 
 @command.command("rotate")

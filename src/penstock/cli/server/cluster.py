@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,7 +25,14 @@ def _steers(function: Callable[..., None]) -> Callable[..., None]:
     return with_these_settings("store")(json_option(function))
 
 
-@click.group("cluster", cls=CommandGroup)
+_MISSING = {
+    "create": 'a node joins the cluster when "penstock serve" starts it with the database of the cluster',
+    "set": 'use "penstock cluster drain", "penstock cluster undrain" or "penstock cluster move"',
+    "delete": 'a node leaves when its server stops: "penstock cluster drain" moves its shards away before',
+}
+
+
+@click.group("cluster", cls=CommandGroup, missing=_MISSING)
 def command() -> None:
     """Show and steer the nodes of a cluster.
 
@@ -36,6 +43,7 @@ def command() -> None:
     Examples:
       export PENSTOCK_STORE=postgresql://penstock@db/penstock    or --store, or --config
       penstock cluster status
+      penstock cluster show 10.0.0.5:9400
       penstock cluster drain 10.0.0.5:9400 --wait
       penstock cluster undrain 10.0.0.5:9400
       penstock cluster move 7 10.0.0.6:9400
@@ -62,6 +70,61 @@ def status(as_json: bool, **flags: Any) -> None:
         raise Breakdown("no node was ever started with this database, so that it has no owners of shards")
     if not all(_is_served(lease, view) for lease in view.leases):
         raise SystemExit(1)
+
+
+@command.command("ls")
+@_steers
+def ls(as_json: bool, **flags: Any) -> None:
+    """List the nodes, and how many shards each owns. Whether every shard is served is what status tells.
+
+    \b
+    Examples:
+      penstock cluster ls
+      penstock cluster ls --json | jq -r 'select(.state != "alive") | .address'
+    """
+    with _leases(flags) as leases:
+        view = leases.view()
+    out, nodes = Output(as_json), _sorted(view.nodes)
+    if as_json:
+        out.json_lines(_node_facts(node, view) for node in nodes)
+    elif not nodes:
+        out.note("no node is alive")
+    else:
+        out.line(_table(_node_rows(view)))
+
+
+@command.command("show")
+@click.argument("node")
+@_steers
+def show(node: str, as_json: bool, **flags: Any) -> None:
+    """Show NODE: its state, the shards that it owns, and those that move has placed on it.
+
+    \b
+    Examples:
+      penstock cluster show 10.0.0.5:9400
+      penstock cluster show 10.0.0.5:9400 --json | jq .shards
+    """
+    with _leases(flags) as leases:
+        view = leases.view()
+        found = next((each for each in view.nodes if each.address == node), None)
+        if found is None:
+            raise _no_such_node(node, leases)
+    facts = _node_facts(found, view)
+    placed = [lease.shard for lease in view.leases if lease.wish == node]
+    out = Output(as_json)
+    if as_json:
+        out.json({**facts, "placed": placed})
+        return
+    out.record(
+        [
+            ("node", node),
+            ("state", facts["state"]),
+            ("version", found.version),
+            ("seen", _seen(found)),
+            ("shards", ", ".join(map(str, facts["shards"])) or "none"),
+            ("placed on it", ", ".join(map(str, placed)) or "none"),
+        ]
+    )
 
 
 @command.command("drain")
@@ -200,18 +263,27 @@ def _state(node: NodeRow) -> str:
     return "draining" if node.is_draining else "alive"
 
 
+def _sorted(nodes: Iterable[NodeRow]) -> list[NodeRow]:
+    return sorted(nodes, key=lambda node: node.address)
+
+
+def _seen(node: NodeRow) -> str:
+    return f"{node.age_ms / 1000:.1f} s ago"
+
+
+def _node_facts(node: NodeRow, view: ClusterView) -> dict[str, Any]:
+    return {
+        "address": node.address,
+        "state": _state(node),
+        "version": node.version,
+        "lastSeenMs": node.age_ms,
+        "shards": _shards_of(node.address, view),
+    }
+
+
 def _as_json(view: ClusterView) -> dict[str, Any]:
     return {
-        "nodes": [
-            {
-                "address": node.address,
-                "state": _state(node),
-                "version": node.version,
-                "lastSeenMs": node.age_ms,
-                "shards": _shards_of(node.address, view),
-            }
-            for node in sorted(view.nodes, key=lambda node: node.address)
-        ],
+        "nodes": [_node_facts(node, view) for node in _sorted(view.nodes)],
         "shards": [
             {
                 "shard": lease.shard,
@@ -225,20 +297,25 @@ def _as_json(view: ClusterView) -> dict[str, Any]:
     }
 
 
-def _as_text(view: ClusterView) -> str:
+def _node_rows(view: ClusterView) -> list[tuple[str, ...]]:
     shards = Counter(lease.owner for lease in view.leases)
-    nodes = [("NODE", "STATE", "SHARDS", "VERSION", "SEEN")]
-    nodes += [
-        (node.address, _state(node), str(shards[node.id]), node.version, f"{node.age_ms / 1000:.1f} s ago")
-        for node in sorted(view.nodes, key=lambda node: node.address)
+    return [
+        ("NODE", "STATE", "SHARDS", "VERSION", "SEEN"),
+        *(
+            (node.address, _state(node), str(shards[node.id]), node.version, _seen(node))
+            for node in _sorted(view.nodes)
+        ),
     ]
+
+
+def _as_text(view: ClusterView) -> str:
     leases = [("SHARD", "OWNER", "STATE", "EPOCH", "PLACED ON")]
     for lease in view.leases:
         owner = view.node(lease.owner)
         state = "no owner" if owner is None else "served" if lease.is_serving else "loading"
         address = "-" if owner is None else owner.address
         leases.append((str(lease.shard), address, state, str(lease.epoch), lease.wish or "-"))
-    return f"{_table(nodes)}\n\n{_table(leases)}"
+    return f"{_table(_node_rows(view))}\n\n{_table(leases)}"
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> str:

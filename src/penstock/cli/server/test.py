@@ -12,7 +12,15 @@ from penstock.client.api import Json
 _CLOCK = "/test/clock"
 
 
-@click.group("test", cls=CommandGroup)
+_MISSING = {
+    **dict.fromkeys(("ls", "show"), 'a server has one test clock, and "penstock test clock" shows it'),
+    "create": 'start a server that has a test clock with "penstock serve --memory --test-clock"',
+    "set": 'use "penstock test advance", "penstock test freeze", "penstock test run" or "penstock test reset"',
+    "delete": '"penstock test clear" deletes everything in the server, and "penstock queue delete" a queue',
+}
+
+
+@click.group("test", cls=CommandGroup, missing=_MISSING)
 def command() -> None:
     """Control a server that has a test clock: penstock serve --memory --test-clock.
 

@@ -15,7 +15,7 @@ import click
 from penstock import __version__
 from penstock.cli.arguments import QUEUE
 from penstock.cli.failure import Failure
-from penstock.cli.groups import did_you_mean
+from penstock.cli.groups import CommandGroup, did_you_mean
 from penstock.cli.output import safe
 from penstock.cli.shell.operations import QueueOperations, not_found
 from penstock.cli.shell.view import Found
@@ -44,7 +44,7 @@ HELP = {
     "data": "body of the current message",
     "info": "everything about the current message",
     "reset": "make the current message as it was when it was sent; a dead letter returns to its queue",
-    "redrive": "return the current message from the dead-letter queue; redrive start|ls|cancel: see redrive --help",
+    "redrive": "return the current message from the dead-letter queue; see redrive --help for tasks",
     "delete": "delete the current message",
     "fail": "make the current message visible at once",
     "invalid": "send the current message to the dead-letter queue",
@@ -287,7 +287,9 @@ def _group_of(main: click.Group, name: str) -> list[str]:
         return []
     groups = {each: main.get_command(context, each) for each in ("message", "queue")}
     words = {
-        each: group.list_commands(context) for each, group in groups.items() if isinstance(group, click.Group)
+        each: [*group.list_commands(context), *group.aliases]
+        for each, group in groups.items()
+        if isinstance(group, CommandGroup)
     }
     found = [each for each in words if name in words[each]]
     if not found:

@@ -25,7 +25,6 @@ from penstock.client.consumer.receiving import Receiver
 from penstock.client.consumer.schedule import (
     Ahead,
     FifoSchedule,
-    Job,
     Schedule,
     StandardSchedule,
 )
@@ -110,7 +109,7 @@ class Consumer:
         self._receiver = Receiver(client, queue, self.settings)
         self._is_fifo = queue.endswith(".fifo")
         self._calls: dict[Claim, Call] = {}
-        self._jobs: set[asyncio.Task[None]] = set()
+        self._handling: set[asyncio.Task[None]] = set()
         self._requests: set[asyncio.Task[None]] = set()  # heartbeats, and messages that are given back
         self._batch_timer: asyncio.TimerHandle | None = None
         self._has_room = asyncio.Event()
@@ -193,21 +192,21 @@ class Consumer:
                 raise outcome
 
     async def _shut_down(self, receiving: asyncio.Task[None]) -> None:
-        log.info("stopping", extra={"queue": self.queue, "running": len(self._jobs)})
+        log.info("stopping", extra={"queue": self.queue, "running": len(self._handling)})
         given_back = self._settling.given_back
         self._stopping.set()
         self._receiver.close()
         self._has_room.set()
         await asyncio.wait([receiving])
         await self._give_back_now(self._schedule.drain())
-        await self._wait_for_jobs()
-        if self._jobs:
-            log.warning("interrupting handlers", extra={"queue": self.queue, "running": len(self._jobs)})
+        await self._wait_for_handlers()
+        if self._handling:
+            log.warning("interrupting handlers", extra={"queue": self.queue, "running": len(self._handling)})
             for call in set(self._calls.values()):
                 call.interrupt(cancel=True)
-            await asyncio.wait(self._jobs, timeout=_CANCELLED_S)
-        for job in self._jobs:
-            job.cancel()
+            await asyncio.wait(self._handling, timeout=_CANCELLED_S)
+        for task in self._handling:
+            task.cancel()
         # What is still here: of handlers that do not end, and what could not be deleted.
         await self._give_back_now(self._claims.all()[::-1])
         for request in self._requests:
@@ -215,12 +214,14 @@ class Consumer:
         given_back = self._settling.given_back - given_back
         log.info("stopped", extra={"queue": self.queue, "given_back": given_back})
 
-    async def _wait_for_jobs(self) -> None:
+    async def _wait_for_handlers(self) -> None:
         """Wait until all have ended, the time is up, or another stop is in a hurry."""
         sooner = asyncio.create_task(self._stop_sooner.wait())
         end = asyncio.get_running_loop().time() + self._stop_s
-        while self._jobs and not sooner.done() and (left_s := end - asyncio.get_running_loop().time()) > 0:
-            await asyncio.wait([*self._jobs, sooner], timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+        while (
+            self._handling and not sooner.done() and (left_s := end - asyncio.get_running_loop().time()) > 0
+        ):
+            await asyncio.wait([*self._handling, sooner], timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
         sooner.cancel()
 
     async def _give_back_now(self, claims: list[Claim]) -> None:
@@ -248,7 +249,7 @@ class Consumer:
                 self.busy_at = now = loop.time()
                 self._schedule.add([self._claims.take(message, now) for message in messages], now)
                 self._claims_changed.set()
-                self._start_jobs()
+                self._start_handlers()
             elif messages is not None and not self._claims:
                 self.empty_at = asked_at
                 if self.on_empty is not None:
@@ -300,60 +301,60 @@ class Consumer:
 
     # -- handling --------------------------------------------------------------------------------------------
 
-    def _start_jobs(self) -> None:
+    def _start_handlers(self) -> None:
         if self._batch_timer is not None:
             self._batch_timer.cancel()
             self._batch_timer = None
         if self._stopping.is_set():
             return
         loop = asyncio.get_running_loop()
-        while (job := self._schedule.start(loop.time())) is not None:
-            task = asyncio.create_task(self._work(job))
-            self._jobs.add(task)
-            task.add_done_callback(self._jobs.discard)
+        while (claims := self._schedule.start(loop.time())) is not None:
+            task = asyncio.create_task(self._work(claims))
+            self._handling.add(task)
+            task.add_done_callback(self._handling.discard)
         if (start_at := self._schedule.start_at()) != float("inf"):
-            self._batch_timer = loop.call_at(start_at, self._start_jobs)
+            self._batch_timer = loop.call_at(start_at, self._start_handlers)
 
-    async def _work(self, job: Job) -> None:
+    async def _work(self, claims: list[Claim]) -> None:
         loop = asyncio.get_running_loop()
         started = loop.time()
-        for claim in job:
+        for claim in claims:
             self._claims.begin(claim, started)
-        outcomes = await self._handle(job)
-        self._ahead.observe((loop.time() - started) / len(job))
+        outcomes = await self._handle(claims)
+        self._ahead.observe((loop.time() - started) / len(claims))
         try:
             if self._is_fifo:
-                await self._settle_in_order(job, outcomes)
+                await self._settle_in_order(claims, outcomes)
             else:
-                self._finish(job)
-                await asyncio.gather(*map(self._settle, job, outcomes))
+                self._finish(claims)
+                await asyncio.gather(*map(self._settle, claims, outcomes))
         except Exception:  # an error of ours: nothing keeps the messages hidden any longer
             log.exception("cannot settle messages: they will be delivered again", extra={"queue": self.queue})
-            for claim in job:
+            for claim in claims:
                 self._claims.release(claim)
         self.busy_at = loop.time()
         self._has_room.set()
 
-    async def _handle(self, job: Job) -> list[BaseException | None]:
+    async def _handle(self, claims: list[Claim]) -> list[BaseException | None]:
         """Handle messages. Returns for each the error that it failed with, or None."""
         outcomes: list[BaseException | None] = []
         values = []
-        for claim in job:
+        for claim in claims:
             try:
                 values.append(self.handler.decode(claim.message))
                 outcomes.append(None)
             except Exception as error:
                 outcomes.append(error)
-        readable = [claim for claim, outcome in zip(job, outcomes, strict=True) if outcome is None]
-        context = self._context(readable or job, values)
+        readable = [claim for claim, outcome in zip(claims, outcomes, strict=True) if outcome is None]
+        context = self._context(readable or claims, values)
         task = asyncio.create_task(self._call(context, outcomes[0]))
         call = Call(context, task)
-        self._calls.update((claim, call) for claim in job)
+        self._calls.update((claim, call) for claim in claims)
         try:
             await asyncio.wait([task])
         finally:
             task.cancel()
-            for claim in job:
+            for claim in claims:
                 del self._calls[claim]
         handled = iter(self._outcomes_of(task, context, len(readable)))
         return [next(handled) if outcome is None else outcome for outcome in outcomes]
@@ -370,8 +371,8 @@ class Consumer:
         except SystemExit as error:  # it would end the event loop
             raise RuntimeError(f"the handler raised SystemExit: {error}") from error
 
-    def _context(self, job: Job, values: list[Any]) -> MessageContext:
-        return MessageContext(self.queue, self.worker, job, values, self._visibility_s, self._extend_more)
+    def _context(self, claims: list[Claim], values: list[Any]) -> MessageContext:
+        return MessageContext(self.queue, self.worker, claims, values, self._visibility_s, self._extend_more)
 
     def _outcomes_of(
         self, task: asyncio.Task[Any], context: MessageContext, count: int
@@ -388,24 +389,24 @@ class Consumer:
         except TypeError as wrong:
             return [wrong] * count
 
-    def _finish(self, job: Job, *, failed: bool = False) -> list[Claim]:
-        given_back = self._schedule.finish(job, asyncio.get_running_loop().time(), failed=failed)
+    def _finish(self, claims: list[Claim], *, failed: bool = False) -> list[Claim]:
+        given_back = self._schedule.finish(claims, asyncio.get_running_loop().time(), failed=failed)
         self._has_room.set()
-        self._start_jobs()
+        self._start_handlers()
         return given_back
 
     # -- settling --------------------------------------------------------------------------------------------
 
-    async def _settle_in_order(self, job: Job, outcomes: list[BaseException | None]) -> None:
+    async def _settle_in_order(self, claims: list[Claim], outcomes: list[BaseException | None]) -> None:
         """Settles the messages of one group: those before the first failure are done, the others given back."""
-        done = next((place for place, error in enumerate(outcomes) if error is not None), len(job))
-        deleted = await asyncio.gather(*(self._settling.delete(claim) for claim in job[:done]))
+        done = next((place for place, error in enumerate(outcomes) if error is not None), len(claims))
+        deleted = await asyncio.gather(*(self._settling.delete(claim) for claim in claims[:done]))
         done = deleted.index(False) if False in deleted else done
-        rest = self._finish(job, failed=done < len(job))
-        if done < len(job):
+        rest = self._finish(claims, failed=done < len(claims))
+        if done < len(claims):
             self._receiver.abort()  # it would get all that is given back now
-            await self._settling.give_back([*rest, *reversed(job[done + 1 :])])
-            await self._settle(job[done], outcomes[done])
+            await self._settling.give_back([*rest, *reversed(claims[done + 1 :])])
+            await self._settle(claims[done], outcomes[done])
 
     async def _settle(self, claim: Claim, error: BaseException | None) -> None:
         if claim.is_lost:

@@ -59,7 +59,7 @@ class MessageContext:
         self.logger = logging.LoggerAdapter(
             log, {"queue": queue, "message_id": self.message.message_id, "attempt": self.attempt}
         )
-        self._job = job
+        self._claims = job
         self._extend = extend
         self._loop = asyncio.get_running_loop()
 
@@ -86,7 +86,7 @@ class MessageContext:
     @property
     def deadline(self) -> datetime:
         """The time until which the messages are this worker's, as long as the server can be reached."""
-        left_s = min(claim.end_at for claim in self._job) - self._loop.time()
+        left_s = min(claim.end_at for claim in self._claims) - self._loop.time()
         return datetime.now(UTC) + timedelta(seconds=left_s)
 
     def extend(self, seconds: float) -> None:
@@ -101,7 +101,7 @@ class MessageContext:
             raise ValueError(f"invalid value {seconds} for seconds: expected more than 0")
         if self.claim_lost.is_set():
             return
-        for claim in self._job:
+        for claim in self._claims:
             self._loop.call_soon_threadsafe(self._extend, claim, seconds)
 
     def attribute(self, name: str) -> Any:

@@ -1,8 +1,9 @@
 """Which received message is handled next, and how many more to receive.
 
 Messages are received in advance only as far as they can be begun soon: what waits here cannot be handled by another
-worker. On a FIFO queue the messages of a group are handled in their order, one job at a time, and different groups in
-parallel. After a failure nothing that follows in its group is handled: it is given back, last message first.
+worker. On a FIFO queue the messages of a group are handled in their order, by one call of the handler at a time, and
+different groups in parallel. After a failure nothing that follows in its group is handled: it is given back, last
+message first.
 """
 
 from __future__ import annotations
@@ -17,9 +18,6 @@ _AHEAD_S_MAX = 2.0  # of work that waits here
 _AHEAD_PART = 0.25  # of the visibility timeout
 _WEIGHT = 0.2  # of the last duration in the mean
 _CAREFUL_S = 60.0  # after a failure on a FIFO queue; see FifoSchedule.wanted
-
-Job = list[Claim]
-"""What one call of the handler gets: one message, or a batch."""
 
 
 class Ahead:
@@ -46,13 +44,13 @@ class Schedule(Protocol):
     def add(self, claims: list[Claim], now: float) -> None:
         """They were received, in this order."""
 
-    def start(self, now: float) -> Job | None:
-        """The next job, if one may run."""
+    def start(self, now: float) -> list[Claim] | None:
+        """What the next call of the handler gets, if one may begin: one message, or a batch."""
 
     def start_at(self) -> float:
         """When :meth:`start` would give one that waits to become larger."""
 
-    def finish(self, job: Job, now: float, *, failed: bool) -> list[Claim]:
+    def finish(self, claims: list[Claim], now: float, *, failed: bool) -> list[Claim]:
         """Which messages are given back, in this order."""
 
     def lost(self, claim: Claim) -> list[Claim]:
@@ -74,20 +72,20 @@ class StandardSchedule:
         self._batch_size = batch_size
         self._batch_wait_s = batch_wait_s
         self._waiting: deque[tuple[float, Claim]] = deque()
-        self._running = 0  # jobs
+        self._running = 0  # calls of the handler
         self._handled = 0  # messages in them
 
     def add(self, claims: list[Claim], now: float) -> None:
         self._waiting.extend((now, claim) for claim in claims)
 
-    def start(self, now: float) -> Job | None:
+    def start(self, now: float) -> list[Claim] | None:
         if self._running >= self._concurrency or not self._waiting or now < self.start_at():
             return None
         count = min(self._batch_size, len(self._waiting))
-        job = [self._waiting.popleft()[1] for _ in range(count)]
+        claims = [self._waiting.popleft()[1] for _ in range(count)]
         self._running += 1
         self._handled += count
-        return job
+        return claims
 
     def start_at(self) -> float:
         if self._running >= self._concurrency or not self._waiting:
@@ -95,9 +93,9 @@ class StandardSchedule:
         is_full = len(self._waiting) >= self._batch_size
         return 0.0 if is_full else self._waiting[0][0] + self._batch_wait_s
 
-    def finish(self, job: Job, now: float, *, failed: bool) -> list[Claim]:
+    def finish(self, claims: list[Claim], now: float, *, failed: bool) -> list[Claim]:
         self._running -= 1
-        self._handled -= len(job)
+        self._handled -= len(claims)
         return []
 
     def lost(self, claim: Claim) -> list[Claim]:
@@ -121,7 +119,7 @@ class _HeldGroup:
 
     def __init__(self) -> None:
         self.waiting: deque[Claim] = deque()
-        self.running: Job | None = None
+        self.running: list[Claim] | None = None
 
 
 class FifoSchedule:
@@ -141,7 +139,7 @@ class FifoSchedule:
                 self._ready.append(group_of(claim))
             group.waiting.append(claim)
 
-    def start(self, now: float) -> Job | None:
+    def start(self, now: float) -> list[Claim] | None:
         if self._running >= self._concurrency or not self._ready:
             return None
         group = self._groups[self._ready.popleft()]
@@ -152,10 +150,10 @@ class FifoSchedule:
     def start_at(self) -> float:
         return 0.0 if self._ready and self._running < self._concurrency else float("inf")
 
-    def finish(self, job: Job, now: float, *, failed: bool) -> list[Claim]:
-        name = group_of(job[0])
+    def finish(self, claims: list[Claim], now: float, *, failed: bool) -> list[Claim]:
+        name = group_of(claims[0])
         group = self._groups[name]
-        assert group.running is job, "one job of a group at a time"
+        assert group.running is claims, "one call of the handler for a group at a time"
         group.running = None
         self._running -= 1
         given_back: list[Claim] = []

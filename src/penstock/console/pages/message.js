@@ -129,7 +129,7 @@ function Edit({ message, path, fifo, onDone }) {
     changed.attributes = readAttributes(rows);
     if (await attempt(() => admin("PATCH", path, changed), "The message was changed.")) onDone();
   };
-  if (message.body_cut) return html`<p class="problem">The body is too long to be edited here. Use <code>penstock message edit</code>.</p>`;
+  if (message.body_cut) return html`<p class="problem">The body is too long to be edited here. Use <code>penstock message set</code>.</p>`;
   return html`<form onSubmit=${save}>
     <${Field} label="Body"><textarea value=${body} onInput=${(event) => setBody(event.target.value)} spellcheck=${false}></textarea><//>
     <${AttributeRows} rows=${rows} onChange=${setRows} />

@@ -32,7 +32,7 @@ from penstock.server.http.connection import (
     Connection,
 )
 from penstock.server.http.limits import HttpLimits
-from penstock.server.http.load_shedding import Admission, Holding, admission, choose_victims
+from penstock.server.http.load_shedding import Admission, MemoryUse, admission, choose_victims
 from penstock.server.http.request import HttpError, Request
 from penstock.server.http.request_turns import RequestTurns
 from penstock.server.http.response import DateHeader
@@ -291,8 +291,8 @@ class Listener:
         self._shedding = True
         try:
             excess = self.buffered_bytes - self.limits.buffered_bytes_max * 7 // 8
-            holdings = [Holding(each, each.client, each.buffered_bytes) for each in self._connections]
-            for connection in choose_victims(holdings, excess):
+            uses = [MemoryUse(each, each.client, each.buffered_bytes) for each in self._connections]
+            for connection in choose_victims(uses, excess):
                 connection.give_up(HttpError(503, "Too many large requests at once. Please try again."))
         finally:
             self._shedding = False
@@ -300,11 +300,11 @@ class Listener:
     def shed_responses(self) -> None:
         """Clients that are slow to read may hold so much memory together, and no more."""
         slow = [
-            Holding(each, each.client, each.unread_bytes)
+            MemoryUse(each, each.client, each.unread_bytes)
             for each, task in self._connections.items()
             if task is None
         ]
-        excess = sum(holding.bytes for holding in slow) - self.limits.buffered_bytes_max
+        excess = sum(use.bytes for use in slow) - self.limits.buffered_bytes_max
         for connection in choose_victims(slow, excess):
             connection.abort()
 

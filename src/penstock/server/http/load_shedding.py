@@ -46,22 +46,22 @@ def admission(
     return Admission.RESERVED if reserved_left else Admission.REFUSED
 
 
-class Holding(NamedTuple, Generic[T]):
+class MemoryUse(NamedTuple, Generic[T]):
     by: T
     client: str | None  # None: counted by itself
     bytes: int
 
 
-def choose_victims(holdings: Iterable[Holding[T]], excess: int) -> list[T]:
+def choose_victims(uses: Iterable[MemoryUse[T]], excess: int) -> list[T]:
     """Who gives up, so that at least ``excess`` bytes become free, or all there are."""
-    by_client: dict[object, list[Holding[T]]] = {}
-    for holding in holdings:
-        if holding.bytes > 0:
-            by_client.setdefault(holding.by if holding.client is None else holding.client, []).append(holding)
+    by_client: dict[object, list[MemoryUse[T]]] = {}
+    for use in uses:
+        if use.bytes > 0:
+            by_client.setdefault(use.by if use.client is None else use.client, []).append(use)
     heap = []
     for number, own in enumerate(by_client.values()):
-        own.sort(key=lambda holding: holding.bytes)
-        heap.append((-sum(holding.bytes for holding in own), number, own))
+        own.sort(key=lambda use: use.bytes)
+        heap.append((-sum(use.bytes for use in own), number, own))
     heapify(heap)
     victims: list[T] = []
     while excess > 0 and heap:

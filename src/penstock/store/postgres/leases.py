@@ -80,13 +80,13 @@ class PostgresLeases:
         """Did it change a row?"""
         return self._try(lambda connection: connection.execute(SQL[name], values).rowcount > 0)
 
-    def _try(self, job: Callable[[Connection], T]) -> T:
+    def _try(self, function: Callable[[Connection], T]) -> T:
         """Tried again after a conflict with another node, which changed nothing."""
         for tries in range(TRIES_MAX):
             if self._connection is None:
                 self._connection = self._database.connect()
             try:
-                return job(self._connection)
+                return function(self._connection)
             except DatabaseError as error:
                 if is_conflict(error) and tries < TRIES_MAX - 1:
                     continue

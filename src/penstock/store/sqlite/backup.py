@@ -22,7 +22,7 @@ _QUEUES = "SELECT count(*) FROM records WHERE kind = 'queue'"
 _USAGE = "SELECT coalesce(sum(messages), 0), coalesce(sum(bytes), 0) FROM usage"
 
 
-class Held(NamedTuple):
+class StoredAmounts(NamedTuple):
     """How much a shard holds."""
 
     queues: int
@@ -37,9 +37,9 @@ class ShardSnapshot:
         self._connection = connection
 
     @property
-    def held(self) -> Held:
+    def amounts(self) -> StoredAmounts:
         (queues,) = self._connection.execute(_QUEUES).fetchone()
-        return Held(queues, *self._connection.execute(_USAGE).fetchone())
+        return StoredAmounts(queues, *self._connection.execute(_USAGE).fetchone())
 
     def copy_to(self, path: Path) -> None:
         """A new file with the data, for its owner alone."""
@@ -82,7 +82,7 @@ def _errors() -> Iterator[None]:
         raise StoreRefused(f"the data is damaged ({error}): restore it from an earlier backup") from error
 
 
-def check_copy(path: Path) -> Held:
+def check_copy(path: Path) -> StoredAmounts:
     """Read a copy completely. Raises StoreRefused if it is damaged, or not Penstock's."""
     with file.damage_refused(path):
         file.check_header(path)
@@ -96,4 +96,4 @@ def check_copy(path: Path) -> Held:
                     f"{path.name} has format {version}, this Penstock supports formats up to "
                     f"{file.format_version()}: use the newer Penstock that wrote it"
                 )
-            return ShardSnapshot(connection).held
+            return ShardSnapshot(connection).amounts

@@ -218,7 +218,7 @@ class _SizesOfMinute:
         return both
 
 
-class QueueRecorder:
+class QueueMeter:
     """``account``: of the queue. ``memory``: of the seconds of all queues. ``minutes_budget``: for the minutes of all
     queues that are not stored. ``wall_offset_ms``: what is added to a
     time of the broker's clock to get that of the wall clock. ``on_used`` is called when a queue is used that is not
