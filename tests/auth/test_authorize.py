@@ -10,7 +10,14 @@ import msgspec
 import pytest
 
 from penstock.auth import authorize as module
-from penstock.auth.authorize import AccessDenied, Resource, authorize, may_send, policy_that_allows
+from penstock.auth.authorize import (
+    AccessDenied,
+    Resource,
+    authorize,
+    authorize_send,
+    may_send,
+    policy_that_allows,
+)
 from penstock.auth.policy import Question, Verdict, compile_policy, decide
 from penstock.auth.policy.vocabulary import builtin_policies
 from penstock.auth.principal import ANONYMOUS, Principal, service_principal
@@ -89,6 +96,21 @@ def test_the_usual_policies_for_topics_let_the_service_send(usual: dict[str, Any
     if usual["Principal"] not in ("*", {"AWS": "*"}):
         assert not is_allowed(call(service_principal("events.amazonaws.com"), source_arn=TOPIC), queue)
         assert not is_allowed(call(ANONYMOUS, source_arn=TOPIC), queue)
+
+
+def test_the_audit_log_is_about_the_resource_of_the_action() -> None:
+    """A task or an alarm sends to a queue, too: that queue is recorded only if it is the reason of a refusal."""
+    source = Queue(policy(statement({"Service": "sns.amazonaws.com"})))
+    target = Resource(f"{ARN}-target", ACCOUNT, policy({**statement("*"), "Resource": f"{ARN}-target"}))
+    caller = call(SNS)
+    authorize(caller, SEND, source)
+    verdict = caller.verdict
+    authorize_send(caller, target)
+    assert (caller.resource_arn, caller.verdict) == (ARN, verdict)
+    with pytest.raises(AccessDenied):
+        authorize_send(caller, Resource(f"{ARN}-other", ACCOUNT))
+    assert caller.resource_arn == f"{ARN}-other"
+    assert not caller.verdict.allowed
 
 
 def test_a_service_needs_the_policy_of_the_queue() -> None:

@@ -212,8 +212,10 @@ _SEND_MESSAGE = _SendMessage()
 
 def authorize_send(call: CallContext, queue: ProtectedResource) -> None:
     """The caller lets messages get into a queue in another way than SendMessage: by a task, or by an alarm. Raises
-    AccessDenied."""
+    AccessDenied. The audit log is about the resource of the action, and about the queue only if it refuses."""
+    asked, verdict = call.resource_arn, call.verdict
     authorize(call, _SEND_MESSAGE, queue)
+    call.resource_arn, call.verdict = asked, verdict
 
 
 def may_send(

@@ -73,12 +73,12 @@ class IfRefused(StrEnum):
 class Rules(NamedTuple):
     """What applies to the messages of a cause."""
 
-    is_sent: bool  # deduplicated, counted as sent, limited by the quota
+    is_sent: bool  # deduplicated, counted as sent, limited by the quota; copies are limited by `check_quota`
     keeps_id: bool
     keeps_failures: bool  # why consumers could not process it
     if_refused: IfRefused
-    event: EventKind  # in the history of the message, with
-    from_where: str
+    event: EventKind  # in the history of the message
+    from_where: str  # in the history, behind the event
 
 
 RULES = {
@@ -115,8 +115,8 @@ class Destination(NamedTuple):
 
 
 class Again(NamedTuple):
-    """What a job keeps that joins its queue again. It has a new position, since the rules take what arrives for the
-    last of the queue."""
+    """What a job keeps that joins its queue again. A queue places every arriving message last, so the job gets a
+    new position."""
 
     id: str
     enqueued_ms: int
@@ -374,7 +374,7 @@ class QueueDelivery:
             if index is not None:
                 elsewhere.setdefault(index, []).append(target)
                 continue
-            reason = self._refusal(target, lambda queue: self._send(queue, message, source, quotas))
+            reason = self._try_join(target, lambda queue: self._send(queue, message, source, quotas))
             if reason is not None:
                 refusals.append(Refusal(target, message, reason))
         for of_shard in elsewhere.values():
@@ -398,7 +398,7 @@ class QueueDelivery:
             )
         return refusals
 
-    def _refusal(self, target: QueueTarget, join: Callable[[LiveQueue], None]) -> str | None:
+    def _try_join(self, target: QueueTarget, join: Callable[[LiveQueue], None]) -> str | None:
         """A message joins a queue of this shard, with the open commit. Returns the name of the error if the queue
         refuses it: then nothing of it is in the commit, which others share."""
         added = self._shard.changes.added
@@ -490,7 +490,7 @@ class QueueDelivery:
             join = partial(self._send, message=sent, source=message.source, quotas=quotas)
         else:
             join = partial(self._add, message=message, content=content)
-        reasons = [self._refusal(target, join) for target in message.targets]
+        reasons = [self._try_join(target, join) for target in message.targets]
         return [(place, reason) for place, reason in enumerate(reasons) if reason is not None]
 
     def quota_room(self) -> QuotaRoom | None:

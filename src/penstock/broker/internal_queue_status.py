@@ -64,7 +64,7 @@ class InternalQueuesQuestion(ShardQuestion[list[InternalQueueStatus]], frozen=Tr
         for part in partition.parts:
             for jobs in part.job_queues:
                 for consumer in jobs.consumers:
-                    if consumer.waiting and (self.after is None or consumer.place > self.after):
+                    if consumer.unfinished and (self.after is None or consumer.place > self.after):
                         by_place.setdefault(consumer.place, []).append(consumer.status)
         found: list[InternalQueueStatus] = []
         for place in sorted(by_place):

@@ -221,7 +221,7 @@ class _Account(Generic[T]):
     """What an account has in the internal queues of one kind in a shard."""
 
     def __init__(self) -> None:
-        self.waiting = 0  # and running
+        self.unfinished = 0  # jobs that wait or run
         self.running = 0
         self.consumers: deque[_JobConsumer[T]] = deque()  # of its regions and homes; they take turns
 
@@ -249,7 +249,7 @@ class JobQueues(Part, Generic[T]):
         self._round: Timer | None = None
         self._consumers: dict[LiveQueue, _JobConsumer[T]] = {}
         self._accounts: dict[str, _Account[T]] = {}
-        self._waiting = self._accounts_waiting = 0
+        self._unfinished = self._accounts_with_jobs = 0
         for queue in self._catalogue.internal(kind.name):
             self._consume(queue)
 
@@ -313,7 +313,7 @@ class JobQueues(Part, Generic[T]):
     def drop(self, consumer: _JobConsumer[T]) -> None:
         """Its queue does not exist any more."""
         if self._consumers.pop(consumer.queue, None) is not None:
-            self.count(consumer.account, -consumer.waiting)
+            self.count(consumer.account, -consumer.unfinished)
             consumer.account.consumers.remove(consumer)
             if not consumer.account.consumers:
                 del self._accounts[consumer.queue.name.account]
@@ -327,7 +327,7 @@ class JobQueues(Part, Generic[T]):
             if consumer.queue.deleted:
                 self.drop(consumer)
             elif consumer.was_used:
-                consumer.was_used = bool(consumer.waiting)
+                consumer.was_used = bool(consumer.unfinished)
             elif consumer.is_empty:
                 self.drop(consumer)
                 self._catalogue.remove(consumer.queue, self.shard.clock.now_ms())
@@ -336,15 +336,15 @@ class JobQueues(Part, Generic[T]):
     # -- limits ----------------------------------------------------------------------------------------------
 
     def count(self, account: _Account[T], more: int) -> None:
-        """Count jobs of an account that wait now and did not before."""
-        before, account.waiting = account.waiting, account.waiting + more
-        self._waiting += more
-        self._accounts_waiting += (account.waiting > 0) - (before > 0)
+        """Count jobs of an account that are there now and were not before."""
+        before, account.unfinished = account.unfinished, account.unfinished + more
+        self._unfinished += more
+        self._accounts_with_jobs += (account.unfinished > 0) - (before > 0)
 
     def _has_too_many(self, account: _Account[T]) -> bool:
-        if self._waiting < self.kind.waiting_max:
+        if self._unfinished < self.kind.waiting_max:
             return False
-        return account.waiting >= max(1, self.kind.waiting_max // max(1, self._accounts_waiting))
+        return account.unfinished >= max(1, self.kind.waiting_max // max(1, self._accounts_with_jobs))
 
     def has_room(self, account: _Account[T]) -> bool:
         return account.running < self.kind.running_max and not self.stopped
@@ -412,7 +412,7 @@ class _JobConsumer(Generic[T]):
         self.jobs = jobs
         self.queue = queue
         self.account = account
-        self.waiting = 0  # and running
+        self.unfinished = 0  # jobs that wait or run
         self.was_used = True  # lately
         usage = queue.shard.usage.get(queue.id)
         self._stored = 0 if usage is None else usage.messages
@@ -484,9 +484,9 @@ class _JobConsumer(Generic[T]):
     def count(self) -> None:
         if self.queue.memory.loaded:
             self._stored = self.queue.rules.backlog.total
-        waiting = self._stored + sum(self._coming.values())
-        self.jobs.count(self.account, waiting - self.waiting)
-        self.waiting = waiting
+        unfinished = self._stored + sum(self._coming.values())
+        self.jobs.count(self.account, unfinished - self.unfinished)
+        self.unfinished = unfinished
 
     # -- taking ----------------------------------------------------------------------------------------------
 
@@ -495,7 +495,7 @@ class _JobConsumer(Generic[T]):
             self.jobs.drop(self)
             return
         self.count()
-        if not self._taking and self.waiting and self.jobs.has_room(self.account):
+        if not self._taking and self.unfinished and self.jobs.has_room(self.account):
             self._taking = True
             run_detached(self._take())
 
@@ -507,7 +507,7 @@ class _JobConsumer(Generic[T]):
                 try:
                     await queue.memory.load()
                     self.count()
-                    if jobs.stopped or not self.waiting:
+                    if jobs.stopped or not self.unfinished:
                         return
                     for message in await queue.receive(ask, self._taker, _WAIT_MS):
                         self._begin(message)
@@ -561,7 +561,7 @@ class _JobConsumer(Generic[T]):
         if was_full and len(account.consumers) > 1:
             account.consumers.rotate(-1)
             for other in list(account.consumers):
-                if other.waiting:
+                if other.unfinished:
                     other.wake()
         self.wake()
 

@@ -542,7 +542,7 @@ class Route:
                         raise
                     refusals = _refused_by_all(page, _EXPIRED)
                 if not refusals:
-                    self._note_arrived(page)
+                    self._note_arrived(page)  # waiting receives may answer before the removal is durable
                 await self.acknowledge(page, refusals)
                 self._note_arrived(page)
         finally:

@@ -33,7 +33,7 @@ _ROWS_PER_CHUNK = 60
 _CHUNK_S = 30 * 60  # a chunk with fewer rows, because they repeat, has this many seconds
 ROW_BYTES = 320  # of a row that is an object
 _SIZE_BYTES = 60  # of each size in it
-_ENDED_MAX = 60
+_ENDED_MINUTES_MAX = 60
 
 
 class MinuteLooks(NamedTuple):
@@ -219,10 +219,7 @@ class _SizesOfMinute:
 
 
 class QueueMeter:
-    """``account``: of the queue. ``memory``: of the seconds of all queues. ``minutes_budget``: for the minutes of all
-    queues that are not stored. ``wall_offset_ms``: what is added to a
-    time of the broker's clock to get that of the wall clock. ``on_used`` is called when a queue is used that is not
-    ``awake``."""
+    """Counts what happens to one queue, and collects its seconds and minutes."""
 
     __slots__ = (
         "_account", "_ended_minutes", "_ended_s", "_in_commit", "_in_commit_bytes", "_in_commit_from", "_levels",
@@ -239,6 +236,9 @@ class QueueMeter:
         wall_offset_ms: Callable[[], int],
         on_used: Callable[[], None],
     ) -> None:
+        """``account``: of the queue. ``memory``: of the seconds of all queues. ``minutes_budget``: for the minutes of
+        all queues that are not stored. ``wall_offset_ms``: what is added to a time of the broker's clock to get that
+        of the wall clock. ``on_used`` is called when a queue is used that is not ``awake``."""
         self._account = account
         self._memory = memory
         self._minutes_budget = minutes_budget
@@ -287,7 +287,7 @@ class QueueMeter:
         if minute_s != self._minute_s:
             if totals != self._minute_base:
                 self._ended_minutes.append((self._minute_s, self._counted_minute(totals, self._sizes)))
-                del self._ended_minutes[:-_ENDED_MAX]
+                del self._ended_minutes[:-_ENDED_MINUTES_MAX]
             self._minute_s, self._minute_base, self._sizes = minute_s, totals, _SizesOfMinute()
         self._second_s, self._second_base = second_s, totals
 
@@ -305,7 +305,7 @@ class QueueMeter:
             levels = self._levels.get(begin_s)
             if levels is None:
                 levels = self._levels[begin_s] = _LevelsOfMinute(begin_s, self.last.levels or found)
-                while len(self._levels) > _ENDED_MAX:
+                while len(self._levels) > _ENDED_MINUTES_MAX:
                     del self._levels[min(self._levels)]
             levels.look(ended_s + 1, found)
             self.last = MinuteLooks(found, oldest_s, self.last.noisy)
@@ -330,11 +330,11 @@ class QueueMeter:
         self, minute_s: int, looks: MinuteLooks, before_s: int | None = None
     ) -> list[tuple[int, QueueRow]]:
         """The rows of this minute, which has ended, and of minutes before it that were not taken yet. ``before_s``:
-        the minute in which the queues of the shard were looked at last. If this one was, its numbers hold from then
-        on."""
+        the minute in which the queues of the shard were looked at last. If this queue was one of them, its numbers
+        hold from then on."""
         held_from_s = minute_s
         if before_s is not None and before_s == self._ended_s:
-            held_from_s = max(before_s + MINUTE_S, minute_s - _ENDED_MAX * MINUTE_S)
+            held_from_s = max(before_s + MINUTE_S, minute_s - _ENDED_MINUTES_MAX * MINUTE_S)
         rows = self._ended_rows(minute_s, looks, held_from_s)
         self._ended_s = minute_s
         self._ended_minutes = []

@@ -21,7 +21,9 @@ Gauge = int | tuple[int, int, float]
 
 
 class NoisyGroups(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The message groups of a standard queue that have too much of it, and what of the queue is theirs."""
+    """The message groups of a standard queue that have too much of it, and what of the queue is theirs.
+
+    Their own messages are no longer read: ``quiet`` replaces them. They keep their places in the stored form."""
 
     groups: int = 0
     visible: int = 0
@@ -219,7 +221,7 @@ def _sizes(row: QueueRow) -> Bucket:
 
 
 def _aged(oldest_s: int | None, end_s: int) -> Bucket | None:
-    """No value before it came."""
+    """The age of a message at the end of a bucket; None for a bucket that ends before the message came."""
     return None if oldest_s is None or oldest_s > end_s else Bucket.of(float(end_s - oldest_s))
 
 

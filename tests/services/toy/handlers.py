@@ -130,9 +130,7 @@ async def _check_queue(toy: Toy, queue: QueueName, call: Call) -> None:
     record = await toy.broker.ask(DefinitionQuestion(queue))
     if record is None:
         raise QueueMissing
-    asked, verdict = call.resource_arn, call.verdict
     authorize_send(call, Resource(queue.arn, queue.account, record.settings.policy, record.tags))
-    call.resource_arn, call.verdict = asked, verdict  # the audit log is about the topic
 
 
 async def list_subscriptions(toy: Toy, request: OnTopic, call: Call) -> ListSubscriptionsResult:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.monitoring.measured import ServiceNamespace
 
 PUBLISHED = "Published"
-# Also when it leaves for a queue of another shard: if that refuses it, it has failed, too.
+# A message that leaves for another shard counts as delivered. If its queue refuses it, it also counts as failed.
 DELIVERED = "Delivered"
 FAILED = "Failed"
 DIMENSION = "TopicName"

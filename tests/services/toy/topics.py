@@ -187,11 +187,11 @@ class ShardTopics(Part):
         self._count(name, FAILED)
 
     async def _carry_out(self, job: Job[Post]) -> None:
-        """Raises JobFailed."""
+        """Raises JobFailed, and JobLost if another try has the job."""
         await self._post(job.payload.topic.space.account, job.payload.url, job.payload.text)
-        if not self._jobs.stopped:
-            job.done()
-            self._count(job.payload.topic, DELIVERED)
+        await job.confirm()
+        job.done()
+        self._count(job.payload.topic, DELIVERED)
 
     def _give_up(self, job: Job[Post], reason: str) -> None:
         self._count(job.payload.topic, FAILED)

@@ -93,13 +93,11 @@ async def _check_queue(cw: CloudWatch, queue: QueueName, call: Call) -> None:
     if queue.account != call.space.account:
         raise validation_error("An alarm can only send to queues of its own account.")
     if call.principal is not None:
-        asked, verdict = call.resource_arn, call.verdict
         target = Resource(queue.arn, queue.account)
         record = await cw.broker.ask(DefinitionQuestion(queue))
         if record is not None:  # it need not exist yet
             target.tags, target.policy = record.tags, record.settings.policy
         authorize_send(call, target)
-        call.resource_arn, call.verdict = asked, verdict  # the audit log is about the alarm
 
 
 async def set_alarm_state(cw: CloudWatch, request: SetAlarmStateRequest, call: Call) -> None:
