@@ -73,7 +73,8 @@ class IfRefused(StrEnum):
 class Rules(NamedTuple):
     """What applies to the messages of a cause."""
 
-    is_sent: bool  # deduplicated, counted as sent, limited by the quota; copies are limited by `check_quota`
+    is_sent: bool  # deduplicated, counted as sent
+    is_limited: bool  # by the quota of the account
     keeps_id: bool
     keeps_failures: bool  # why consumers could not process it
     if_refused: IfRefused
@@ -82,11 +83,11 @@ class Rules(NamedTuple):
 
 
 RULES = {
-    Cause.DEAD_LETTER: Rules(False, True, True, IfRefused.RETURN, DEAD_LETTERED, "from {}"),
-    Cause.REDRIVE: Rules(False, False, False, IfRefused.RETURN, MOVED, "from {}"),
-    Cause.MOVE: Rules(False, True, True, IfRefused.RETURN, MOVED, "from {}"),
-    Cause.COPY: Rules(False, False, False, IfRefused.FORGET, SENT, "as a copy of a message of {}"),
-    Cause.SERVICE: Rules(True, False, False, IfRefused.ASK, SENT, "by {}"),
+    Cause.DEAD_LETTER: Rules(False, False, True, True, IfRefused.RETURN, DEAD_LETTERED, "from {}"),
+    Cause.REDRIVE: Rules(False, False, False, False, IfRefused.RETURN, MOVED, "from {}"),
+    Cause.MOVE: Rules(False, False, True, True, IfRefused.RETURN, MOVED, "from {}"),
+    Cause.COPY: Rules(False, True, False, False, IfRefused.FORGET, SENT, "as a copy of a message of {}"),
+    Cause.SERVICE: Rules(True, True, False, False, IfRefused.ASK, SENT, "by {}"),
 }
 
 
@@ -217,7 +218,7 @@ class QueueDelivery:
             return self._hand_over(message, leaving, to, Cause.REDRIVE, task)
         shard, number, queue = self._shard, self._shard.next_number(), self._find_here(to)
         shard.changes.remove(leaving.id, message)
-        id, wall_ms = queue.rules.message_id(number), shard.clock.wall_ms()
+        id, wall_ms = _new_id(Cause.REDRIVE, queue, number), shard.clock.wall_ms()
         self._join(queue, moved_message(message, content, number, id, queue.settings, now_ms, wall_ms))
         self._note(number, Cause.REDRIVE, leaving.name.name)
         return Departed(number, None)
@@ -236,7 +237,8 @@ class QueueDelivery:
         if to.queue is None:
             return self._hand_over(entry, leaving, to.name, Cause.MOVE, task)
         shard, number = self._shard, self._shard.next_number()
-        moved = moved_message(entry, content, number, None, to.settings, now_ms, shard.clock.wall_ms())
+        id, wall_ms = _new_id(Cause.MOVE, to.queue, number), shard.clock.wall_ms()
+        moved = moved_message(entry, content, number, id, to.settings, now_ms, wall_ms)
         content = moved.content or content
         moved = msgspec.structs.replace(moved, seq=row.seq, size=row.size, version=row.version + 1)
         self._join(to.queue, moved, leaving)
@@ -245,9 +247,9 @@ class QueueDelivery:
         moved.size = len(content)
         return Departed(number, None)
 
-    def check_quota(self, to: Destination, content: bytes) -> None:
-        """Raises QuotaReached if the account cannot have one more message."""
-        if self._quotas.bounds_messages:
+    def check_quota(self, cause: Cause, to: Destination, content: bytes) -> None:
+        """Raises QuotaReached if the account cannot have one more message of this cause."""
+        if RULES[cause].is_limited and self._quotas.bounds_messages:
             self._quotas.check(to.name.account, 1, len(content))
 
     def copy(
@@ -260,7 +262,7 @@ class QueueDelivery:
         now_ms: int,
     ) -> Departed:
         shard, number = self._shard, self._shard.next_number()
-        id = source.rules.message_id(number)
+        id = _new_id(Cause.COPY, source, number)
         copy = moved_message(entry_of(row), content, number, id, to.settings, now_ms, shard.clock.wall_ms())
         if to.queue is None:
             assert self._outbox is not None
@@ -499,7 +501,7 @@ class QueueDelivery:
 
     def _add(self, queue: LiveQueue, message: HandedMessage, content: bytes) -> None:
         """A message that left a queue of another shard, or a copy of one, joins a queue of this one."""
-        shard, rules = self._shard, RULES[message.cause]
+        shard = self._shard
         now_ms, number = shard.clock.now_ms(), shard.next_number()
         entry = Entry(
             number, position_of(number), message.group, now_ms - message.age_ms, 0, message.receives,
@@ -508,14 +510,18 @@ class QueueDelivery:
         if message.cause is Cause.DEAD_LETTER:
             entry = dead_letter(entry, number, message.source_arn, queue.settings, now_ms)
         else:
-            id = None if rules.keeps_id else queue.rules.message_id(number)
-            wall_ms = shard.clock.wall_ms()
+            id, wall_ms = _new_id(message.cause, queue, number), shard.clock.wall_ms()
             entry = moved_message(entry, content, number, id, queue.settings, now_ms, wall_ms)
             entry.version = message.version
         self._join(queue, entry)
         if message.failures:
             self._failures.add(queue.id, number, message.failures)
         self._note(number, message.cause, message.source)
+
+
+def _new_id(cause: Cause, queue: LiveQueue, number: int) -> str | None:
+    """Returns None if a message keeps the id that it has."""
+    return None if RULES[cause].keeps_id else queue.rules.message_id(number)
 
 
 def _check_size(size: int, settings: QueueSettings) -> None:

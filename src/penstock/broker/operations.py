@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from penstock.broker.delivery import Destination, QueueDelivery
-from penstock.broker.handover import Departed
+from penstock.broker.handover import Cause, Departed
 from penstock.broker.history import DEAD_LETTERED, DELETED, EDITED, MOVED, RELEASED, EventKind
 from penstock.broker.live_queue import LiveQueue
 from penstock.broker.quotas import Quotas
@@ -174,8 +174,8 @@ class Operations:
             return Decision(change, (DEAD_LETTERED, f"to {name.name}"))
         content = found.content(row)
         to.check(row, content)
+        delivery.check_quota(Cause.COPY if operation is Operation.COPY else Cause.MOVE, to, content)
         if operation is Operation.COPY:
-            delivery.check_quota(to, content)
             return Decision(partial(delivery.copy, row, content, queue, to, task, now_ms), None)
         return Decision(
             partial(delivery.move, row, content, queue, to, task, now_ms), (MOVED, f"to {name.name}")
