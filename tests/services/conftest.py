@@ -69,13 +69,14 @@ class FakeBroker:
     def check_owned(self, name: QueueName) -> None:
         pass
 
-    async def settled(self, queue: Any = None) -> None:
+    async def settled(self) -> None:
         pass
 
     async def create(self, name: QueueName, settings: QueueSettings, tags: dict[str, str]) -> Any:
         self.refuse()
         self.queues[name] = FakeQueue(
             broker=self,
+            shard=self,
             id=len(self.queues) + 1,
             name=name,
             arn=name.arn,

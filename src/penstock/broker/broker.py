@@ -172,11 +172,8 @@ class Broker:
         for partition in self._partitions.values():
             partition.end_polls()
 
-    async def settled(self, queue: LiveQueue | None = None) -> None:
-        """Wait until everything decided so far about a queue, or about all, is durable."""
-        if queue is not None:
-            await queue.shard.settled()
-            return
+    async def settled(self) -> None:
+        """Wait until everything decided so far is durable."""
         for partition in list(self._partitions.values()):
             await partition.shard.settled()
 

@@ -92,7 +92,7 @@ async def list_message_move_tasks(
     sqs: Sqs, request: ListMessageMoveTasksRequest, call: Call
 ) -> ListMessageMoveTasksResult:
     source = _permitted_source(sqs, call)
-    await sqs.broker.settled(source)
+    await source.shard.settled()
     tasks = sqs.broker.partition_of(source).moves.of(source)[: request.MaxResults or 1]
     return ListMessageMoveTasksResult(Results=[_entry(task) for task in tasks] or None)
 

@@ -88,7 +88,7 @@ async def create_queue(sqs: Sqs, request: CreateQueueRequest, call: Call) -> Cre
         queue: LiveQueue = call.resource.queue
         name = queue.name
         _check_same(queue, attributes)
-        await sqs.broker.settled(queue)
+        await queue.shard.settled()
     return CreateQueueResult(QueueUrl=queue_url(call.base_url, name))
 
 
@@ -130,7 +130,7 @@ def queue_by_name(sqs: Sqs, request: GetQueueUrlRequest, call: Call) -> QueueRes
 
 async def get_queue_url(sqs: Sqs, request: GetQueueUrlRequest, call: Call) -> GetQueueUrlResult:
     queue = call.resource.queue
-    await sqs.broker.settled(queue)
+    await queue.shard.settled()
     return GetQueueUrlResult(QueueUrl=queue_url(call.base_url, queue.name))
 
 
@@ -240,7 +240,7 @@ async def get_queue_attributes(
             raise unknown_attribute(name)
     counted = "All" in names or not COUNTED.isdisjoint(names)
     counts = await queue.counts(is_use=True) if counted else Counts()
-    await sqs.broker.settled(queue)
+    await queue.shard.settled()
     shown = shown_queue(queue, counts)
     if "All" not in names:
         shown = {name: shown[name] for name in names if name in shown}

@@ -51,7 +51,7 @@ async def untag_queue(sqs: Sqs, request: UntagQueueRequest, call: Call) -> None:
 
 async def list_queue_tags(sqs: Sqs, request: ListQueueTagsRequest, call: Call) -> ListQueueTagsResult:
     queue = call.resource.queue
-    await sqs.broker.settled(queue)
+    await queue.shard.settled()
     return ListQueueTagsResult(Tags=queue.tags or None)
 
 
