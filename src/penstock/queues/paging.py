@@ -64,7 +64,7 @@ def nothing_to_read(backlog: Backlog[L], now_ms: int) -> bool:
         backlog.to_refill
         or backlog.unlisted
         or backlog.delayed_from_ms != NEVER
-        or backlog.stored_expired(now_ms)
+        or (backlog.stored_oldest_ms != NEVER and backlog.stored_expired(now_ms))
     )
 
 
