@@ -30,7 +30,7 @@ ALLOWED = ("https://hooks.example.com/alarms", "http://10.0.0.5:8080", "https://
     ],
 )
 def test_allowed(url: str) -> None:
-    assert Webhooks(OutgoingHttp(), ALLOWED).allows(url)
+    assert Webhooks(OutgoingHttp(), "alarm_webhooks", ALLOWED).allows(url)
 
 
 @every_row(
@@ -81,13 +81,13 @@ def test_allowed(url: str) -> None:
     ],
 )
 def test_not_allowed(url: str) -> None:
-    assert not Webhooks(OutgoingHttp(), ALLOWED).allows(url)
-    assert not Webhooks(OutgoingHttp(), ()).allows(url)
+    assert not Webhooks(OutgoingHttp(), "alarm_webhooks", ALLOWED).allows(url)
+    assert not Webhooks(OutgoingHttp(), "alarm_webhooks", ()).allows(url)
 
 
 def test_a_url_that_is_not_allowed_any_more_is_not_called() -> None:
     async def scene() -> None:
-        hooks = Webhooks(OutgoingHttp(), ALLOWED)
+        hooks = Webhooks(OutgoingHttp(), "alarm_webhooks", ALLOWED)
         hooks.change(())
         with pytest.raises(JobFailed, match="alarm_webhooks") as refused:
             await hooks.post("000000000000", ALLOWED[0], "{}")
@@ -99,7 +99,7 @@ def test_a_url_that_is_not_allowed_any_more_is_not_called() -> None:
 def test_which_failures_are_tried_again() -> None:
     async def scene() -> None:
         async with Answering() as server:
-            hooks = Webhooks(OutgoingHttp(), (server.url,))
+            hooks = Webhooks(OutgoingHttp(), "alarm_webhooks", (server.url,))
             for status in (200, 204, 299):
                 server.answer = f"HTTP/1.1 {status} x\r\n\r\n".encode()
                 await hooks.post("000000000000", server.url, "{}")

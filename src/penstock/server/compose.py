@@ -96,7 +96,7 @@ class EarlyParts:
         )
         self.site = site_of(config)
         self.outgoing = OutgoingHttp()
-        self.webhooks = Webhooks(self.outgoing, config.alarm_webhooks)
+        self.webhooks = Webhooks(self.outgoing, "alarm_webhooks", config.alarm_webhooks)
         self.health = Health([service.name for service in self.services if service.is_announced])
         self.meter = RequestMeter()
         self.disk_space = DiskSpace(watched_directories(config), config.disk_warning)

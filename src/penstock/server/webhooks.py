@@ -1,4 +1,4 @@
-"""Web hooks of alarms: which URLs they may call, and which answers are worth another try."""
+"""Web hooks: which URLs a setting lets the server call, and which answers are worth another try."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ _TRY_AGAIN = (408, 429)
 
 
 class Webhooks:
-    def __init__(self, http: OutgoingHttp, allowed: Sequence[str]) -> None:
+    def __init__(self, http: OutgoingHttp, setting: str, allowed: Sequence[str]) -> None:
+        """``setting``: the name of the setting that allows the URLs, for those who get a refusal."""
         self._http = http
+        self._setting = setting
         self._allowed = AllowedUrls(allowed)
 
     def change(self, allowed: Sequence[str]) -> None:
@@ -25,7 +27,7 @@ class Webhooks:
         """Raises JobFailed."""
         found = self._allowed.find(url)
         if found is None:
-            raise JobFailed("the setting alarm_webhooks does not allow the URL")
+            raise JobFailed(f"the setting {self._setting} does not allow the URL")
         try:
             answer = await self._http.request(
                 account, "POST", found, {"Content-Type": "application/json"}, body.encode()
