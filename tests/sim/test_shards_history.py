@@ -432,7 +432,7 @@ class WastefulOutbox(Outbox):
 
 PLANTED = [
     (outbox, "Route", HastyRoute, "lost"),
-    (partition, "Inbox", ForgetfulInbox, "twice|deleted message is back"),
+    (partition, "Inbox", ForgetfulInbox, "twice|deleted message is back|out of order"),
     (partition, "QueueDelivery", HastyDelivery, "answered before the dead letter arrived"),
     (partition, "Outbox", CarelessOutbox, "lost"),
     (partition, "Outbox", WastefulOutbox, "written more than once"),
