@@ -31,6 +31,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from penstock import __version__
 from penstock.aws_trace_header import format_trace_header, parse_trace_header
 from penstock.metrics.exposition import MetricFamily
+from penstock.names import QueueName
 from penstock.promise import outcome, start
 from penstock.server.http.request import Request
 from penstock.server.routes import Dispatch
@@ -168,8 +169,8 @@ def _parent(headers: Mapping[bytes, bytes]) -> Any:
 
 
 def _finish(span: Span, call: Call, response: Response) -> None:
-    arn = getattr(call.resource, "arn", "")
-    name = arn.rpartition(":")[2] if ":sqs:" in arn else ""
+    queue = QueueName.of_arn(getattr(call.resource, "arn", ""))
+    name = "" if queue is None else queue.name
     action = call.action or "request"
     span.update_name(f"{action} {name}" if name else action)
     span.set_attribute("rpc.system", "aws-api")

@@ -6,6 +6,7 @@ import time
 
 import click
 
+from penstock.backoff import backoff
 from penstock.cli.arguments import DURATION, QUEUE
 from penstock.cli.failure import Breakdown
 from penstock.cli.queues.facts import queue_facts
@@ -49,13 +50,13 @@ def command(target: Target, queue: str | None, empty: bool, messages: int | None
         raise click.UsageError("--empty and --messages need a queue")
     if empty and messages:
         raise click.UsageError("--empty and --messages exclude each other")
-    end, pause = time.monotonic() + timeout, _PAUSE_S
+    end, attempts = time.monotonic() + timeout, 0
     while (missing := _missing(target, queue, empty, messages)) is not None:
         left = end - time.monotonic()
         if left <= 0:
             raise Breakdown(f"{missing}, after {timeout:g} seconds")
-        time.sleep(min(pause, left))
-        pause = min(pause * 1.5, _PAUSE_S_MAX)
+        attempts += 1
+        time.sleep(min(left, backoff(attempts, _PAUSE_S, _PAUSE_S_MAX, factor=1.5)))
     if target.out.as_json:
         target.out.json({"ready": True} if queue is None else {"name": queue, "ready": True})
 
