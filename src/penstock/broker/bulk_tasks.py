@@ -183,11 +183,11 @@ class BulkTasks(Part):
         return self._tasks.active
 
     def of_account(self, account: str) -> list[BulkTaskRecord]:
-        """Those of all queues of an account in this shard, latest first."""
+        """Returns the tasks of all queues of an account in this shard, latest first."""
         return self._tasks.of_account(account)
 
     def of(self, queue: LiveQueue) -> list[BulkTaskRecord]:
-        """Those of a queue, latest first."""
+        """Returns the tasks of a queue, latest first."""
         return self._tasks.of(queue.name)
 
     def get(self, queue: LiveQueue, task_id: str) -> BulkTaskRecord:

@@ -55,7 +55,7 @@ class Encoded(NamedTuple):
 
 
 class Codec(Protocol):
-    """What producers and consumers need. Another format is another class with these two methods."""
+    """Converts values to bodies and back. Another format is another class with these two methods."""
 
     def encode(self, value: Any) -> Encoded:
         """Raises EncodeError."""

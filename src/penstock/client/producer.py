@@ -30,7 +30,7 @@ _BACKOFF = Exponential(0.1, 2.0, 5.0)
 
 
 class BatchSender(Protocol):
-    """What a producer needs of a client."""
+    """The methods of a client that a producer needs."""
 
     async def send_message_batch(
         self, queue_url: str, entries: Iterable[SendEntry]
@@ -290,7 +290,7 @@ class Producer:
                 self._fail(message, error)
 
     def _send_again(self, failed: Mapping[_Pending, Exception]) -> None:
-        """Messages of one batch, after a pause; those whose time is over fail."""
+        """Send messages of one batch again after a pause. Those whose time is over fail."""
         if not failed:
             return
         attempt = max(message.attempts for message in failed)

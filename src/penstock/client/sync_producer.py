@@ -20,7 +20,7 @@ _STEPS_MAX = 100
 
 
 class BlockingBatchSender(Protocol):
-    """What it needs of a client, which is called by several threads at a time."""
+    """The methods of a client that the producer needs. Several threads call them at a time."""
 
     def send_message_batch(self, queue_url: str, entries: Iterable[SendEntry]) -> BatchResult[SentEntry]: ...
 

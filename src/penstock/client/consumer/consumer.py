@@ -101,7 +101,7 @@ class Consumer:
         self.busy_at = self.empty_at = float("-inf")
         """When it last had messages, and when it last asked for some and got none."""
         self.on_empty: Callable[[], None] | None = None
-        """Called when it has no messages and gets none."""
+        """A function that is called when the consumer has no messages and gets none."""
         self._client = client
         self._middleware = middleware
         self._on_error = on_error
@@ -294,7 +294,7 @@ class Consumer:
         self._has_room.set()
 
     def _request(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Made in the background."""
+        """Make a request in the background."""
         task = asyncio.create_task(coroutine)
         self._requests.add(task)
         task.add_done_callback(self._requests.discard)

@@ -40,7 +40,7 @@ class MessageContext:
         visibility_timeout: int,
         extend: Callable[[Claim, float], None],
     ) -> None:
-        """Made by a consumer for each call of the handler.
+        """A consumer makes one for each call of the handler.
 
         :param queue: The queue, as it was given.
         :param worker: The name of the worker.

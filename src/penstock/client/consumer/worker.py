@@ -313,7 +313,7 @@ class Worker:
             raise CannotStart(f'the queue "{each.queue}" has no usable handler: {error}') from error
 
     async def _run_consumers(self) -> None:
-        """All of them, until all are stopped. One that fails stops the others."""
+        """Run all consumers until all are stopped. One that fails stops the others."""
         tasks = [asyncio.create_task(consumer.run()) for consumer in self._consumers]
         try:
             if self._is_stopping:  # a signal while hooks ran
@@ -332,7 +332,7 @@ class Worker:
 
 
 async def _end_tasks() -> None:
-    """Those of the application. One that does not end when it is cancelled is left behind."""
+    """Cancel the tasks of the application. One that does not end then is left behind."""
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()
