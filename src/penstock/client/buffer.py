@@ -172,6 +172,9 @@ class BufferedReceiver:
     async def receive(self) -> Message:
         """Wait for the next message.
 
+            message = await receiver.receive()
+            await client.delete_message("orders", message.receipt_handle)
+
         :returns: The message, with all its attributes.
         :raises ApiError: The queue cannot be received from.
         :raises RuntimeError: The receiver was not started.

@@ -73,6 +73,7 @@ class KeysOfWebIdentity(NamedTuple):
 
 
 KeySource = SigningKeys | KeysOfProgram | KeysOfRole | KeysOfWebIdentity
+"""Keys to sign with, or where they come from: a program, a role, or a token of an identity provider."""
 
 
 class Profile(NamedTuple):

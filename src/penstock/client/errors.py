@@ -112,7 +112,7 @@ class InvalidReceiptHandle(ApiError):
 
 
 class Unavailable(Exception):
-    """The server cannot be reached, or the peer is not one."""
+    """The server cannot be reached, or what answers there is not such a server."""
 
 
 class ChecksumMismatch(Exception):

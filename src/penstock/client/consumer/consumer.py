@@ -60,8 +60,11 @@ class Consumer:
 
     For example:
 
+        async def handle(order: dict, context: MessageContext) -> None:
+            print(order["drink"], context.attempt)
+
         async with Client() as client:
-            await Consumer(client, "orders", handle).run()
+            await Consumer(client, "orders", handle, concurrency=20).run()
     """
 
     def __init__(
@@ -139,6 +142,11 @@ class Consumer:
 
     async def stop(self, timeout_s: float = 30.0) -> None:
         """Stop receiving, return what waits to the queue, and let handlers end.
+
+            running = asyncio.create_task(consumer.run())
+            await asyncio.sleep(60)
+            await consumer.stop(timeout_s=10)
+            await running
 
         Another call with a timeout of 0 ends one that waits.
 
