@@ -150,7 +150,7 @@ class FileWatch:
         return before == self._seen
 
     def mark_read(self) -> None:
-        """Note that what the last look found was read to its end, whatever it held."""
+        """Note that what the last look found was read to its end, whatever it contained."""
         self._read = self._seen
 
     def mark_unread(self) -> None:

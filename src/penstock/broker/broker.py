@@ -183,7 +183,7 @@ class Broker:
 
     @property
     def recovery(self) -> Recovery:
-        """What the shards held when they were opened."""
+        """What the shards contained when they were opened."""
         found = [partition.recovery for partition in self._partitions.values()]
         return Recovery(*map(sum, zip(*found, strict=True))) if found else Recovery(0, 0, 0)
 

@@ -89,7 +89,7 @@ class BulkTaskRecord(msgspec.Struct, frozen=True, kw_only=True):
     by: Requester | None  # who began it, for the histories of the messages
     status: TaskStatus
     started_ms: int
-    total: int  # how many messages the queue held when it began
+    total: int  # how many messages the queue had when it began
     upto: int  # messages behind this position came later
     after: str | None = None  # where it continues
     looked_through: bool = False  # all were looked at; some may still be on their way to another shard

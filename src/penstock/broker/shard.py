@@ -135,7 +135,7 @@ class Shard:
         self._unknown_from_ms = 0  # when its answer was lost
         self._on_ended = on_ended
         self._owner = state.end.owner
-        self.usage = state.usage  # of each queue that held something when the shard was opened
+        self.usage = state.usage  # of each queue that was not empty when the shard was opened
         self._records = state.records
         self._next_number = state.mark.next_number
         self._watchers: list[Callable[[Commit], None]] = []

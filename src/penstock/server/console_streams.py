@@ -109,7 +109,7 @@ class ConsoleStreams:
                 event, digest = await self._question(viewer, ending, ask, shown)
                 if event is not None:
                     yield event
-                    event, silent_s = None, 0.0  # not held while nothing changes
+                    event, silent_s = None, 0.0  # not in memory while nothing changes
                 elif silent_s >= _PING_S:
                     silent_s = 0.0
                     yield _PING

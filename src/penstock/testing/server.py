@@ -86,7 +86,7 @@ class ServerThread:
         return self._result(answer)
 
     def stop(self) -> None:
-        """Returns when it has stopped: nothing that it held is left."""
+        """Returns when it has stopped: nothing that it had is left."""
         if self._process == os.getpid() and self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stopping.set)
             self._thread.join(_ANSWERS_WITHIN_S)
