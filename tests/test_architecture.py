@@ -171,6 +171,17 @@ def is_fragment(docstring: str) -> bool:
     return _FRAGMENT.match(" ".join(docstring.split())) is not None
 
 
+_QUESTION = re.compile(
+    "(Is|Are|Was|Were|Has|Have|Had|Do|Does|Did|Can|Could|May|Must|Shall|Should|Will|Would) "
+    r"[^.?!]*\?(\W|$)"  # in the first sentence
+)
+
+
+def is_question(docstring: str) -> bool:
+    """Whether it asks what the function tells: "Is it empty?" is for "Whether it is empty."."""
+    return _QUESTION.match(" ".join(docstring.split())) is not None
+
+
 def docstrings(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Yields each string that is a statement with its line: also those after an attribute."""
     for node in ast.walk(tree):
@@ -186,7 +197,7 @@ def test_docstrings_are_sentences() -> None:
         for folder in ("bench", "docs", "src", "tests", "tools", "website")
         for file in sorted((root / folder).rglob("*.py"))
         for line, text in docstrings(ast.parse(file.read_text()))
-        if is_fragment(text)
+        if is_fragment(text) or is_question(text)
     ]
     assert not offenders, "\n".join(offenders)
 
@@ -199,6 +210,20 @@ def test_the_rule_of_sentences_refuses_what_it_should() -> None:
     assert not is_fragment("In a test, the clock is set by hand.")
     assert not is_fragment("Format a value for the log.")
     assert not is_fragment("Asks the owner, for a client that waits.")
+
+
+def test_the_rule_of_sentences_refuses_questions() -> None:
+    assert is_question("Is every message of the queue in memory?")
+    assert is_question("Has the server an admin API? It is asked once.")
+    assert is_question("Are there messages past their retention\n    that only the store has?")
+    assert is_question("Do the conditions hold that need no content?")
+    assert is_question("Does the same request get the same answer again?")
+    assert is_question("May messages be left to the store? Not while a read may contradict it.")
+    assert not is_question("Whether every message of the queue is in memory.")
+    assert not is_question("Do what takes long, in turns.")
+    assert not is_question("Do a piece of work. Returns what is left: is there more?")
+    assert not is_question("Has the keys of all accounts. Patterns have ``*`` and ``?``.")
+    assert not is_question("A URL as it may be shown; what follows ? can hold a password, too.")
 
 
 def test_docstrings_of_attributes_are_read() -> None:

@@ -12,7 +12,7 @@ _PARENT = re.compile(r"\bParent=([0-9a-f]{16})\b")
 
 
 def parse_trace_header(header: str) -> SpanContext | None:
-    """None: it names no span."""
+    """Returns None if the header names no span."""
     root, parent = _ROOT.search(header), _PARENT.search(header)
     if root is None or parent is None:
         return None

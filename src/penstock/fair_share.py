@@ -1,4 +1,5 @@
-"""Whose turn it is, where few can work at a time: accounts share the turns, however much each of them wants."""
+"""Decides whose turn it is, where few can work at a time: accounts share the turns, however much each of them
+wants."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def _hash(text: str) -> int:
 
 
 class Home(msgspec.Struct, frozen=True):
-    """Where things live that are no queues, such as the alarms of an account: all of one home in the same shard.
+    """Where things live that are not queues, such as the alarms of an account: all of one home in the same shard.
 
     The keys of their records begin with the hash that says which shard that is, however many shards there are."""
 

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Promise(msgspec.Struct, Generic[T], eq=False):
-    """Set once, by :meth:`resolve` or :meth:`fail`; read by ``await`` or :meth:`on_done`.
+    """A result that is set once, by :meth:`resolve` or :meth:`fail`, and read by ``await`` or :meth:`on_done`.
 
     Every request makes or awaits a few of these: a struct, because its constructor runs no Python.
     """
@@ -82,7 +82,7 @@ class Running(msgspec.Struct, eq=False):
     coroutine: Any
 
     def ended(self, value: Any, error: BaseException | None) -> None:
-        """Called once, with the value that the coroutine returned or the error that it raised."""
+        """This is called once, with the value that the coroutine returned or the error that it raised."""
         raise NotImplementedError
 
     def __call__(self, _: object = None) -> None:

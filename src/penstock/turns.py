@@ -125,7 +125,7 @@ _Waiting = deque[tuple[LongWork, Promise[None]]]
 
 
 def _remove_gone(waiting: _Waiting) -> None:
-    """Those whose clients are gone do not wait any more."""
+    """Remove the requests whose clients are gone."""
     for place in list(waiting):
         try:
             place[0].check_client()
@@ -148,8 +148,9 @@ class Turns:
         self._paused: deque[Promise[None]] = deque()
 
     def pause(self, soon: Callable[[Callable[[], None]], Any]) -> Promise[None]:
-        """Done when the events at hand are, and for one of all that pause in each turn of the loop: for work that is
-        no generator, because it awaits other things between its pieces. ``soon``: as that of the constructor."""
+        """Returns a promise that is resolved when the events at hand are done, and for one of all that pause in each
+        turn of the loop. It is for work that is not a generator, because it awaits other things between its pieces.
+        ``soon``: as that of the constructor."""
 
         def go_on() -> None:
             paused = self._paused.popleft()

@@ -13,7 +13,21 @@ from typing import Any
 
 import penstock.client
 import penstock.testing
-from penstock.client import IdempotencyStore
+from penstock.client import (
+    BufferedReceiver,
+    Client,
+    Consumer,
+    IdempotencyStore,
+    JsonCodec,
+    MessageContext,
+    Producer,
+    RequestSender,
+    Responder,
+    SendEntry,
+    SyncClient,
+    SyncProducer,
+    Worker,
+)
 from penstock.client.actions import Actions
 
 # What a store of keys does is documented once, by the protocol.
@@ -221,3 +235,83 @@ def test_an_example_with_other_parameters_is_found() -> None:
     assert wrong_examples("purge_queue", 'await client.purge_queue(queue="orders")')
     assert wrong_examples("purge_queue", 'await client.purge("orders")')
     assert wrong_examples("purge_queue", 'await client.delete_queue("orders")')
+
+
+# What the examples of the package call their objects.
+_CALLED: dict[str, type] = {
+    "app": Worker,
+    "client": Client,
+    "codec": JsonCodec,
+    "consumer": Consumer,
+    "context": MessageContext,
+    "producer": Producer,
+    "receiver": BufferedReceiver,
+    "responder": Responder,
+    "sender": RequestSender,
+}
+
+
+def called(call: ast.Call) -> Any:
+    """Returns the public class or the method of one that an example calls; None if it calls something else."""
+    match call.func:
+        case ast.Name(id=name) if name in penstock.client.__all__:
+            return getattr(penstock.client, name)
+        case ast.Attribute(value=ast.Name(id=name), attr=method) if name in _CALLED:
+            return getattr(_CALLED[name], method)
+        case _:
+            return None
+
+
+def wrong_calls(example: str) -> list[str]:
+    """What is wrong in an example: it is no Python, or calls something with parameters that it does not have."""
+    found = []
+    tree = compile(example, "example", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+        try:
+            function = called(call)
+            if function is not None:
+                is_method = isinstance(call.func, ast.Attribute)
+                given = {str(each.arg): each.value for each in call.keywords}
+                inspect.signature(function).bind(*["self"] * is_method, *call.args, **given)
+        except (AttributeError, TypeError) as error:
+            found.append(f"{ast.unparse(call)}: {error}")
+    return found
+
+
+def test_the_examples_call_what_exists() -> None:
+    found = []
+    for file in sorted(Path(penstock.client.__path__[0]).rglob("*.py")):
+        if file.parent.name == "adapters":  # whose names are those of frameworks
+            continue
+        for node in ast.walk(ast.parse(file.read_text())):
+            match node:
+                case ast.Expr(value=ast.Constant(value=str(text))):
+                    found += [
+                        f"{file.name}:{node.lineno}: {wrong}"
+                        for example in examples_of(text)
+                        for wrong in wrong_calls(example)
+                    ]
+    assert not found, "\n".join(found)
+
+
+def test_an_example_that_calls_what_does_not_exist_is_found() -> None:
+    assert not wrong_calls('sent = await producer.send("latte", delay_seconds=5)')
+    assert not wrong_calls("app.use(Metrics())")
+    assert wrong_calls('await producer.transmit("latte")')
+    assert wrong_calls("await consumer.stop(timeout=10)")
+    assert wrong_calls('Responder(client, prefix="prices")')
+    assert wrong_calls("app.use(Metrics(1))")
+
+
+def test_what_users_call_first_has_an_example() -> None:
+    classes = (
+        BufferedReceiver, Client, Consumer, MessageContext, Producer, RequestSender, Responder, SendEntry, SyncClient,
+        SyncProducer, Worker,
+    )  # fmt: skip
+    methods = (
+        BufferedReceiver.receive, Consumer.stop, MessageContext.extend, Producer.send, Producer.submit,
+        RequestSender.request, SyncProducer.send, SyncProducer.submit, Worker.handler, Worker.on_start, Worker.run,
+        Worker.serve, Worker.use,
+    )  # fmt: skip
+    for each in (*classes, *methods):
+        assert list(examples_of(each.__doc__ or "")), each.__qualname__

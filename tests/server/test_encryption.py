@@ -54,7 +54,7 @@ def send_one(store: EncryptedStore) -> None:
 
 
 def encrypts(encryption: Encryption) -> bool:
-    """Does what is stored differ from what was sent?"""
+    """Whether what is stored differs from what was sent."""
     inner = MemoryStore()
     store = encryption.around(inner)
     send_one(store)

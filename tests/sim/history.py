@@ -114,7 +114,7 @@ class History(RuleBasedStateMachine):
         """The model knows of every answer."""
 
     def is_dead(self, each: Any) -> bool:
-        """Was it moved to the dead-letter queue? Only the store knows; the next receive would change it."""
+        """Whether it was moved to the dead-letter queue. Only the store knows; the next receive would change it."""
         handle = next(h.handle for h in self.handles if h.body == each.body and h.queue == self.work)
         seq = self.world.stored_number(self.work, handle)
         return bool(self.world.store.lookup(self.world.queue(self.dead).id, 0, [seq]))

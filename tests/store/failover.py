@@ -93,7 +93,7 @@ class Load:
                 return
 
     def _commit(self, changes: Changes) -> bool:
-        """Was it made?"""
+        """Make a commit. Returns whether it was made."""
         try:
             self.store.append(changes, Mark(1, T0, T0))
         except StoreAway:

@@ -154,7 +154,8 @@ _Key = tuple[
 
 
 def _size(key: _Key) -> int:
-    """Bytes: callers choose the policies of their queues, and replace them as often as they like."""
+    """Returns how many bytes an entry takes: callers choose the policies of their queues, and replace them as often
+    as they like."""
     policy = key[3]
     return _ENTRY_BYTES + (len(policy) if isinstance(policy, str) else 0)
 

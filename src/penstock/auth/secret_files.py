@@ -145,12 +145,12 @@ class FileWatch:
         return self.is_stable() and self._seen != self._read
 
     def is_stable(self) -> bool:
-        """The files are as the previous look found them. This call is a look, too."""
+        """Whether the files are as the previous look found them. This call is a look, too."""
         before, self._seen = self._seen, self._look()
         return before == self._seen
 
     def mark_read(self) -> None:
-        """What the last look found was read to its end, whatever it held."""
+        """Note that what the last look found was read to its end, whatever it contained."""
         self._read = self._seen
 
     def mark_unread(self) -> None:

@@ -107,14 +107,15 @@ class Broker:
     # -- shards ----------------------------------------------------------------------------------------------
 
     def extend(self, make: PartFactory, questions: Iterable[type[ShardQuestion[Any]]] = ()) -> None:
-        """Every shard gets this part more, which answers these questions. Before the links to
-        other processes are made and the first shard is opened."""
+        """Add a part to every shard, which answers these questions. Call this before the links to other processes are
+        made and the first shard is opened."""
         assert not self._partitions
         self._part_factories.append(make)
         self.questions += questions
 
     async def ask(self, question: ShardQuestion[A], shards: Iterable[int] | None = None) -> A:
-        """What these shards say together; None: those that the question is about. Raises Unreachable."""
+        """Ask shards, and return what they say together. ``shards``: None for those that the question is about.
+        Raises Unreachable."""
         assert type(question) in self.questions, "other processes could not answer it"
         return await self._others.ask(question, shards)
 
@@ -179,7 +180,7 @@ class Broker:
 
     @property
     def recovery(self) -> Recovery:
-        """What the shards held when they were opened."""
+        """What the shards contained when they were opened."""
         found = [partition.recovery for partition in self._partitions.values()]
         return Recovery(*map(sum, zip(*found, strict=True))) if found else Recovery(0, 0, 0)
 
@@ -193,12 +194,12 @@ class Broker:
 
     @property
     def is_away(self) -> bool:
-        """The database of a shard cannot be reached: requests of all kinds are refused."""
+        """Whether the database of a shard cannot be reached: then requests of all kinds are refused."""
         return any(partition.shard.is_away for partition in self._partitions.values())
 
     def change_limits(self, limits: Limits) -> None:
-        """Other quotas, another memory budget, other pauses after a purge or a delete. What bounds the memory of a
-        single queue stays as it was."""
+        """Use other quotas, another memory budget, and other pauses after a purge or a delete. What bounds the memory
+        of a single queue stays as it was."""
         self.limits = limits
         self.budget.bytes_max = limits.memory_budget_bytes
         self._quotas.limits = limits
@@ -240,7 +241,7 @@ class Broker:
         return queue
 
     def queues(self) -> list[LiveQueue]:
-        """Those of all accounts and regions."""
+        """The queues of all accounts and regions."""
         return list(self.by_name.values())
 
     @property

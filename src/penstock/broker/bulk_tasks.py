@@ -89,7 +89,7 @@ class BulkTaskRecord(msgspec.Struct, frozen=True, kw_only=True):
     by: Requester | None  # who began it, for the histories of the messages
     status: TaskStatus
     started_ms: int
-    total: int  # how many messages the queue held when it began
+    total: int  # how many messages the queue had when it began
     upto: int  # messages behind this position came later
     after: str | None = None  # where it continues
     looked_through: bool = False  # all were looked at; some may still be on their way to another shard
@@ -183,11 +183,11 @@ class BulkTasks(Part):
         return self._tasks.active
 
     def of_account(self, account: str) -> list[BulkTaskRecord]:
-        """Those of all queues of an account in this shard, latest first."""
+        """Returns the tasks of all queues of an account in this shard, latest first."""
         return self._tasks.of_account(account)
 
     def of(self, queue: LiveQueue) -> list[BulkTaskRecord]:
-        """Those of a queue, latest first."""
+        """Returns the tasks of a queue, latest first."""
         return self._tasks.of(queue.name)
 
     def get(self, queue: LiveQueue, task_id: str) -> BulkTaskRecord:

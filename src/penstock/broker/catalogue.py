@@ -144,7 +144,7 @@ class Catalogue:
         return self._internal.get(kind, {}).get((space, home.hash))
 
     def create_internal(self, kind: str, space: Space, home: Home, settings: QueueSettings) -> LiveQueue:
-        """Part of the open commit."""
+        """Create an internal queue with the open commit."""
         shard, wall_ms = self._shard, self._shard.clock.wall_ms()
         name = QueueName(space.account, space.region, kind)
         return self.create(

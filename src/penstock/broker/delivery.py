@@ -116,8 +116,8 @@ class Destination(NamedTuple):
 
 
 class Again(NamedTuple):
-    """What a job keeps that joins its queue again. A queue places every arriving message last, so the job gets a
-    new position."""
+    """The part of a job that it keeps when it joins its queue again. A queue places every arriving message last, so
+    the job gets a new position."""
 
     id: str
     enqueued_ms: int
@@ -291,7 +291,8 @@ class QueueDelivery:
         self._shard.open_commit.noted.append((number, rules.event, rules.from_where.format(source)))
 
     def arrived(self, left: Departed) -> Promise[None]:
-        """Done when this message and those that left for its shard before are in their queues, or after a second."""
+        """Returns a promise that is resolved when this message and those that left for its shard before are in their
+        queues, or after a second."""
         position, route = left
         return SETTLED if route is None else route.arrival(position)
 
@@ -496,7 +497,7 @@ class QueueDelivery:
         return [(place, reason) for place, reason in enumerate(reasons) if reason is not None]
 
     def quota_room(self) -> QuotaRoom | None:
-        """What accounts may still have, for what arrives in one turn; None: there are no quotas."""
+        """Returns the room that accounts have left, for what arrives in one turn; None if there are no quotas."""
         return self._quotas.room()
 
     def _add(self, queue: LiveQueue, message: HandedMessage, content: bytes) -> None:

@@ -48,11 +48,12 @@ _NEIGHBOURS_MAX = 1000
 
 
 InCommit = Callable[[Outcomes, Sequence[Departed]], None]
-"""Called with the outcomes and with the messages that leave their queue or are copied, while the commit is open."""
+"""A function that is called with the outcomes and with the messages that leave their queue or are copied, while the
+commit is open."""
 
 
 class Terms(NamedTuple):
-    """On what terms messages are changed."""
+    """The terms on which messages are changed."""
 
     if_version: int | None = None
     by: Requester | None = None

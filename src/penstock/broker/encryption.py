@@ -47,7 +47,7 @@ class KeyGuard(Protocol):
 
 
 class NoGuard:
-    """Is used where there is no root key: the keys of queues are only names."""
+    """Takes the place of the guard where there is no root key: the keys of queues are only names."""
 
     @staticmethod
     def check(space: Space, key: str) -> None:
@@ -65,7 +65,7 @@ def contents_or_errors(store: Store, seqs: Sequence[int]) -> dict[int, bytes | K
 
 
 def without_key(queues: Iterable[LiveQueue]) -> list[LiveQueue]:
-    """Those that name a key which does not exist; a disabled key exists."""
+    """Returns the queues that name a key which does not exist. A disabled key exists."""
     found = []
     for queue in queues:
         try:

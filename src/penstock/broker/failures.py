@@ -102,7 +102,7 @@ class Failures:
         queue.note(seq, FAILED, requester, report.reason)
 
     def add(self, queue: int, seq: int, reports: Iterable[FailureReport]) -> None:
-        """Part of the open commit."""
+        """Add reports to those of a message, with the open commit."""
         self._put(seq, MessageFailures(queue, (*self.of(seq), *reports)[-REPORTS_PER_MESSAGE:]))
         if self._bytes > self._bytes_max:
             self._forget_oldest()

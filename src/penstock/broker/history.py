@@ -70,7 +70,7 @@ class Holder(NamedTuple):
 
 
 class ShardHistory(Part):
-    """What happens to messages of one shard, in the history of the process."""
+    """Records what happens to messages of one shard in the history of the process."""
 
     def __init__(self, shard: Shard, history: MessageHistory) -> None:
         self._shard = shard
@@ -78,7 +78,7 @@ class ShardHistory(Part):
         shard.watch_events(self._note)
 
     def _note(self, commit: Commit) -> None:
-        """What no request asked for has happened to messages."""
+        """Record events of messages that no request asked for."""
         note, index, now_ms = self._history.note, self._shard.index, self._shard.clock.now_ms()
         for seq, event, detail in commit.noted:
             note((index, seq, now_ms, event, None, detail, 0))
@@ -131,7 +131,8 @@ class MessageHistory:
         return History(events, bool(events) and events[0].event == SENT)
 
     def forget_old(self, shard: int, now_ms: int) -> None:
-        """Called from time to time for each shard, because each has a clock of its own."""
+        """Remove old events of a shard. This is called from time to time for each shard, because each has a clock of
+        its own."""
         ring, since_ms = self._ring, now_ms - self._age_ms_max
         while ring and ring[0][0] == shard and ring[0][2] <= since_ms:
             ring.popleft()

@@ -248,7 +248,7 @@ class Listing:
         self.at_end = looked_at == len(rows) < rows_max
 
     async def matching(self, rows: list[EntryRow]) -> list[MessageView]:
-        """Those of these messages that match, as they are now."""
+        """Returns those messages of these rows that match, as they are now."""
         views = self._present(rows)
         if not views or not self._reads_content:
             return views
@@ -292,7 +292,8 @@ class Listing:
         return views
 
     def _selection(self) -> Selection:
-        """What the store can leave out cheaply, because an index of the order leads past it."""
+        """Returns the conditions that the store can check cheaply, because an index of the order leads past what does
+        not match."""
         queue, filter, order = self._queue, self._filter, self.place.order
         now_ms = self._shard.clock.now_ms()
         which = Selection(queue.id, queue.record.purged_to)

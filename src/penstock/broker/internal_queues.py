@@ -311,7 +311,7 @@ class JobQueues(Part, Generic[T]):
         return consumer
 
     def drop(self, consumer: _JobConsumer[T]) -> None:
-        """Its queue does not exist any more."""
+        """Remove the consumer of a queue that does not exist any more."""
         if self._consumers.pop(consumer.queue, None) is not None:
             self.count(consumer.account, -consumer.unfinished)
             consumer.account.consumers.remove(consumer)

@@ -155,7 +155,7 @@ class LiveQueue:
     # -- after a decision ------------------------------------------------------------------------------------
 
     def decided(self, now_ms: int) -> None:
-        """Follows every decision on this queue: serve waiting receives, persist, read ahead."""
+        """Do what follows every decision on this queue: serve waiting receives, persist, read ahead."""
         shard, waiting, loaded = self._shard, self.waiting, self.memory.loaded
         if loaded and (waiting.long_polls or waiting.short_polls):
             waiting.serve(now_ms)
@@ -559,13 +559,13 @@ class LiveQueue:
     def note(
         self, seq: int, event: EventKind, requester: Requester | None = None, detail: int | str | None = None
     ) -> None:
-        """This happened to a message of the queue, durably."""
+        """Record in the history what has happened to a message of the queue, durably."""
         shard, note = self._shard, self._note
         if note is not None:
             note((shard.index, seq, shard.clock.now_ms(), event, requester, detail, self.id))
 
     def history(self, seq: int, *, gone: bool = False) -> History:
-        """What happened to a message that is in this queue; ``gone``: or to one that was."""
+        """Returns what happened to a message that is in this queue, or with ``gone``, to one that was in it."""
         shard = self._shard
         return self._context.history.of(shard.index, seq, shard.clock, self.id if gone else None)
 
@@ -602,7 +602,7 @@ class LiveQueue:
         self.decided(now_ms)
 
     def purge(self, upto: int, now_ms: int) -> None:
-        """Every message up to this position is void."""
+        """Void every message up to this position."""
         self.rules.purge(upto)
         self.memory.emptied()
         self.decided(now_ms)

@@ -317,7 +317,7 @@ class Metering(Part):
     # -- looks -----------------------------------------------------------------------------------------------
 
     async def _active_queues(self, now_ms: int) -> AsyncGenerator[tuple[LiveQueue, MinuteLooks], None]:
-        """Each with what is seen of it; some in each turn of the loop."""
+        """Yields each active queue with what is seen of it, some in each turn of the loop."""
         for piece in in_pieces(list(self._meters), _QUEUES_PER_TURN):
             part = [queue for queue in piece if self._is_active(queue, now_ms)]
             looks = await self._look_at(dict.fromkeys(part, ALL_LOOKS))
@@ -451,7 +451,7 @@ class Metering(Part):
         end_s: int,
         period_s: int,
     ) -> list[list[Point]]:
-        """Those of one queue, by metric; none if it does not exist any more."""
+        """Returns the points of one queue by metric; an empty list if the queue does not exist any more."""
         is_short = period_s < MINUTE_S
         from_s = start_s - SHORT_HELD_S if is_short else start_s
         known = await self._rows(queue, looks, from_s, end_s, period_s)
@@ -490,7 +490,7 @@ class Metering(Part):
     def _seconds(
         self, queue: LiveQueue, metric: QueueMetric, looks: MinuteLooks, start_s: int, now_s: int
     ) -> Iterable[tuple[int, QueueRow]]:
-        """Those that have ended, and for a gauge what the queue has now."""
+        """Returns the seconds that have ended, and for a gauge also what the queue has now."""
         meter = self._meters.get(queue)
         if meter is None:
             return ()

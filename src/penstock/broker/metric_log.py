@@ -154,8 +154,8 @@ class _RowsQuery(NamedTuple):
 
 
 Settled = Callable[[bool], None]
-"""Called when the outcome of a commit is known: whether it is durable. That may be later than its requests were
-refused, so that whoever waits for the commit does not know it."""
+"""A function that is called when the outcome of a commit is known, with whether it is durable. That may be later than
+its requests were refused, so that whoever waits for the commit does not know it."""
 
 
 class MetricLog:

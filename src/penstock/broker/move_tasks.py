@@ -2,7 +2,7 @@
 
 Leaving one queue and joining the other is one commit, so that nothing is lost or doubled in a crash; for a queue of
 another shard, a message joins the outbox instead. A task survives a restart. It moves no more messages than the
-source held when it began, so that it ends whatever arrives later; which ones is the order of the queue: a later
+source had when it began, so that it ends whatever arrives later; which ones is the order of the queue: a later
 message goes only where an earlier one was removed, or has to wait (in flight, in a group, of a noisy tenant).
 """
 
@@ -87,7 +87,7 @@ class MoveTaskRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Which queues its messages may go back to; None: any. Dead letters of other queues end the task. A list that is
     not empty was written by version 0.2: it is the scope of the task."""
     moves_max: int | None = None
-    """How many messages the source held when it began; None: it began before there was such a bound."""
+    """How many messages the source had when the task began; None if it began before there was such a bound."""
     departures: dict[int, int] = {}
     """The position in the outbox of its last message for each other shard. The task is complete when these have
     arrived."""

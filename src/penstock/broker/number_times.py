@@ -20,7 +20,7 @@ _KEPT_MS = 15 * 24 * 3600 * 1000
 
 
 class NumberNotes(msgspec.Struct, frozen=True):
-    """Each: the next number, and the time."""
+    """The stored notes. Each has the next number, and the time at which it was noted."""
 
     notes: list[tuple[int, int]] = []
 
@@ -45,7 +45,7 @@ class NumberTimes:
         self._thin_out(now_ms)
 
     def note_idle(self, until_ms: int) -> None:
-        """From the last note to this time, no number was given out."""
+        """Note that no number was given out from the last note to this time."""
         if self._notes and self._notes[-1][1] < until_ms:
             self.note(self._notes[-1][0], until_ms)
 

@@ -119,7 +119,8 @@ class RemoteQueues:
         self._asking: set[QueueName] = set()
 
     def may_exist(self, name: QueueName) -> bool:
-        """Answers at once, from what is known. What is unknown or out of date is asked in the background.
+        """Whether a queue may exist, as far as is known now. What is unknown or out of date is asked in the
+        background.
 
         A queue is assumed to exist until it is known that it does not: a message that was sent there in vain comes
         back."""

@@ -81,7 +81,7 @@ _EXPIRED = "Expired"
 class Departure(msgspec.Struct, frozen=True, array_like=True):
     """An entry of the log: which message is for which queues, and why.
 
-    Stored as a msgpack array behind the number of its version: new fields come last, with a default."""
+    It is stored as a msgpack array behind the number of its version: new fields come last, with a default."""
 
     seq: int
     cause: Cause
@@ -475,7 +475,8 @@ class Route:
     # -- arrivals --------------------------------------------------------------------------------------------
 
     def arrival(self, position: int) -> Promise[None]:
-        """Done when everything up to this position has arrived or was refused, or after a second."""
+        """Returns a promise that is resolved when everything up to this position has arrived or was refused, or after
+        a second."""
         arrived: Promise[None] = Promise()
         shard = self._outbox.shard
         if position <= self._arrived or self._outbox.stopped:
@@ -494,7 +495,7 @@ class Route:
             arrived.resolve(None)
 
     def end_waits(self, position: int = LAST) -> None:
-        """Everything up to this position has arrived or was refused, or is not waited for any more."""
+        """End the waits up to this position: everything has arrived or was refused, or is not waited for any more."""
         for wait in [wait for wait, (waited, _) in self._waits.items() if waited <= position]:
             self._end_wait(wait)
 
@@ -600,8 +601,9 @@ class Route:
         return refusals
 
     async def acknowledge(self, page: OutboxPage, refusals: Mapping[int, list[TargetRefusal]]) -> None:
-        """The other shard has what it did not refuse. Done when that is durable here. Raises NotOwned if this shard
-        was given back: then the next owner hands the page over again, and hears of the same refusals."""
+        """Remove what the other shard has taken, and take back what it refuses. Returns when that is durable here.
+        Raises NotOwned if this shard was given back: then the next owner hands the page over again, and hears of the
+        same refusals."""
         outbox, shard = self._outbox, self._outbox.shard
         shard.check_owned()
         returned_to: set[LiveQueue] = set()

@@ -148,8 +148,8 @@ class Partition:
         return self.parts.find(kind)
 
     def turn(self) -> Promise[None]:
-        """Done when the events at hand are, and another piece of long work may be done: of all shards of the process
-        one has its turn at a time."""
+        """Returns a promise that is resolved when the events at hand are done and another piece of long work may be
+        done: of all shards of the process one has its turn at a time."""
         return self._shared.turns.pause(self.shard.runtime.soon)
 
     def start(self) -> None:
@@ -281,7 +281,8 @@ def _message_ids(shard: Shard, former: FormerShards) -> MessageIds:
 
 
 def _expiry_pause(shard: Shard) -> ExpiryPause:
-    """Stored, because the operator who sees a wrong clock will stop the server and start it again."""
+    """Returns the pause of expiry at this start. It is stored, because the operator who sees a wrong clock will stop
+    the server and start it again."""
     pauses = shard.table(EXPIRY_PAUSES)
     pause_ms, now_ms = shard.limits.expiry_pause_ms, shard.clock.now_ms()
     pause = ExpiryPause.at_start(pause_ms, shard.last_ms, now_ms, pauses.get(_PAUSE_KEY))

@@ -37,14 +37,14 @@ class Part:
         """Decide nothing new: the server stops, or the shard is given back."""
 
     async def prepare_flush(self) -> None:
-        """Do what takes long of :meth:`flush`, in turns. Called before it, after :meth:`stop`."""
+        """Do what takes long of :meth:`flush`, in turns. This is called before it, after :meth:`stop`."""
 
     def flush(self) -> None:
-        """Add to the open commit what was put off. Called after :meth:`stop`, before the last commit."""
+        """Add to the open commit what was put off. This is called after :meth:`stop`, before the last commit."""
 
     def forget(self) -> None:
-        """Take what this shard has out of what all shards of the process share. Called last: another process owns the
-        shard."""
+        """Take what this shard has out of what all shards of the process share. This is called last: another process
+        owns the shard."""
 
     def queue_deleted(self, queue: LiveQueue) -> None:
         """The open commit deletes this queue."""

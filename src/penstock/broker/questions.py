@@ -73,8 +73,8 @@ class OtherShards(Protocol):
     """Asks shards, whichever process owns them."""
 
     async def ask(self, question: ShardQuestion[A], shards: Iterable[int] | None = None) -> A:
-        """What these shards say together; None: those that the question is about. Raises Unreachable if the owner of
-        one does not answer: never a part, unless the question is partial."""
+        """Ask shards, and return what they say together. ``shards``: None for those that the question is about.
+        Raises Unreachable if the owner of one does not answer: never a part, unless the question is partial."""
 
 
 class OwnedShards:
@@ -122,7 +122,7 @@ class OwnedShards:
 
 
 class LocalShards:
-    """All shards belong to this process."""
+    """Asks the shards of this process, which owns all of them."""
 
     def __init__(self, owned: OwnedShards) -> None:
         self._owned = owned

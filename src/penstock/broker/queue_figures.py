@@ -71,7 +71,7 @@ class QueueFigures(NamedTuple):
 
     @property
     def noisy_groups(self) -> int | None:
-        """None: its messages have no groups."""
+        """How many tenants are noisy; None if no message has a group, and on FIFO queues."""
         rules = self.queue.rules
         return None if isinstance(rules, FifoQueue) else rules.noisy_groups(self.now_ms)
 
@@ -141,7 +141,8 @@ class FigureReader:
         return levels
 
     async def levels(self, queue: LiveQueue, usage: Mapping[int, Usage]) -> Levels | None:
-        """Does not load the queue: of one that is not in memory yet after a start, all messages count as visible.
+        """Returns how many messages a queue has, without loading it: of one that is not in memory yet after a start,
+        all messages count as visible.
 
         ``usage``: what the queues hold that are not in memory."""
         if queue.memory.loaded or self._shard.lease_ended():
@@ -250,7 +251,7 @@ def levels_of(queue: LiveQueue, now_ms: int) -> Levels | None:
         rules.advance(now_ms, shard.changes)
         queue.decided(now_ms)
     if isinstance(rules, FifoQueue) and rules.settings.delay_ms and rules.backlog.total:
-        # Its messages have to be walked over: are those younger than the delay in memory?
+        # Its messages have to be walked over, which is possible if those younger than the delay are in memory.
         counts = rules.counts(now_ms) if is_walked(queue) else None
         return None if counts is None else _counted_levels(queue, counts)
     if isinstance(rules, FifoQueue):

@@ -34,7 +34,7 @@ class QueueMemory:
     def __init__(self, shard: Shard, queue: LiveQueue) -> None:
         self._shard = shard
         self._queue = queue
-        self.loaded = False  # does memory know what the store holds?
+        self.loaded = False  # whether memory knows what the store holds
         self.read_done: Promise[None] | None = None  # of the read under way
         self._loading: Promise[None] | None = None
         self._outdated = False  # messages arrived while the queue was being loaded

@@ -78,7 +78,7 @@ class SecondRows:
         return is_first
 
     def taken(self, start_s: int, end_s: int) -> Iterator[tuple[int, QueueRow]]:
-        """Those of [start, end) at the time of the question, one chunk after the other."""
+        """Returns the rows of [start, end) at the time of the call, one chunk after the other."""
         packed = [
             data for begin_s, until_s, data in self._packed.values() if begin_s < end_s and until_s > start_s
         ]
@@ -86,7 +86,7 @@ class SecondRows:
         return chain.from_iterable(rows_between(timed, SECOND_S, start_s, end_s) for timed in chunks)
 
     def numbers(self) -> list[int]:
-        """Those of the chunks with rows."""
+        """Returns the numbers of the chunks with rows."""
         return [*self._packed, *([self.open_number] if self._open.timed else [])]
 
     def drop(self, number: int) -> None:
@@ -115,7 +115,7 @@ class SecondsMemory:
             self._drop(largest, *next(iter(self._chunks[largest])))
 
     def trim(self, now_s: int) -> None:
-        """Once a minute: what is kept no longer goes, also of queues that are not used any more."""
+        """Remove what is kept no longer, also of queues that are not used any more. This is called once a minute."""
         before_s = now_s - _SECONDS_KEPT_S - _CHUNK_S
         for account, chunks in list(self._chunks.items()):
             old = takewhile(lambda chunk: chunk[1] < before_s, list(chunks.items()))
@@ -244,7 +244,7 @@ class QueueMeter:
         self._minutes_budget = minutes_budget
         self._wall_offset_ms = wall_offset_ms
         self._on_used = on_used
-        self.awake = False  # is it looked at every second?
+        self.awake = False  # whether it is looked at every second
         self._second_s = self._minute_s = 0  # of what is being counted
         self._second_base = self._minute_base = Totals()  # before it
         self._sizes = _SizesOfMinute()
@@ -257,7 +257,7 @@ class QueueMeter:
         self.last = NO_LOOKS
         """What was found last."""
         self.minutes = Rows(MINUTE_S)
-        """Those that are in no chunk."""
+        """The minutes that are in no chunk."""
         self.minutes_bytes = 0
         """About how many bytes of memory they take."""
         self.recent_from = 0
@@ -298,7 +298,8 @@ class QueueMeter:
     # -- looks -----------------------------------------------------------------------------------------------
 
     def look(self, now_ms: int, found: Levels | None, oldest_s: int | None) -> None:
-        """Every second, after :meth:`pass_time`: this is what the queue has at the end of the second before."""
+        """Take what the queue has at the end of the second before. This is called every second, after
+        :meth:`pass_time`."""
         ended_s = (now_ms + self._wall_offset_ms()) // SECOND - 1
         if found is not None:
             begin_s = ended_s - ended_s % MINUTE_S
@@ -371,7 +372,7 @@ class QueueMeter:
     # -- reading ---------------------------------------------------------------------------------------------
 
     def second_rows(self, start_s: int, end_s: int) -> Iterator[tuple[int, QueueRow]]:
-        """Those of [start, end), with the last one that has ended."""
+        """Returns the seconds of [start, end), with the last one that has ended."""
         unlooked = [] if self._unlooked is None else [self._unlooked]
         return chain(self._seconds.taken(start_s, end_s), unlooked)
 
@@ -382,7 +383,7 @@ class QueueMeter:
         return max(minutes[0].at_s + MINUTE_S, self._stored_to_s) if minutes else LAST
 
     def begin_chunk(self) -> None:
-        """All minutes are in a chunk of the open commit."""
+        """Note that all minutes are in a chunk of the open commit."""
         assert not self._in_commit.timed
         self._in_commit, self.minutes = self.minutes, Rows(MINUTE_S)
         self._in_commit_from = self.recent_from
@@ -395,7 +396,8 @@ class QueueMeter:
         return not (budget.is_spent and budget.is_above_share(self._account))
 
     def add_minute(self, at_s: int, row: QueueRow, recent_from: int) -> bool:
-        """Adds a minute that has ended and is in an entry of this position. False if it is as the one before."""
+        """Adds a minute that has ended and is in an entry of this position. Returns False if it is as the one
+        before."""
         if not self.minutes.timed:
             self.recent_from = recent_from
         is_new = self.minutes.add(at_s, row)
@@ -404,7 +406,7 @@ class QueueMeter:
         return is_new
 
     def restore_minutes(self, minutes: Rows, recent_from: int) -> None:
-        """Those that are in recent entries and in no chunk, the first in the entry of this position."""
+        """Set the minutes that are in recent entries and in no chunk. The first is in the entry of this position."""
         self.minutes, self.recent_from = minutes, recent_from
         self._count_minutes(sum(_row_bytes(timed.row) for timed in minutes.timed))
 

@@ -40,7 +40,7 @@ class Totals(NamedTuple):
 
 class CountMeter(Protocol):
     def pass_time(self, now_ms: int, totals: Totals, sizes: dict[int, int]) -> None:
-        """Everything counted so far was counted before this time.
+        """Note that everything counted so far was counted before this time.
 
         ``sizes``: of the messages sent since the last call, and how many of each."""
 
@@ -136,7 +136,7 @@ class QueueMetrics:
         return counts
 
     def per_second(self, now_ms: int) -> Rates:
-        """Over the periods of the last minute, the present one included."""
+        """Returns the rates over the periods of the last minute, the present one included."""
         since_ms = now_ms - MINUTE
         since_ms += -since_ms % _PERIOD_MS
         seconds = max(now_ms - since_ms, _PERIOD_MS) / SECOND

@@ -44,7 +44,7 @@ class SeriesQuery(ShardQuestion[list[QueueSeries]], frozen=True):
 
     @property
     def named(self) -> list[QueueName] | None:
-        """Those of ``only``, in order."""
+        """The queues of ``only``, in order."""
         if self.only is None:
             return None
         space = self.space

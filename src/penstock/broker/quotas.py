@@ -40,7 +40,7 @@ class Quotas:
         self.bounds_messages = bool(limits.quota_messages or limits.quota_bytes)
 
     def add_shard(self, usage: ShardUsage) -> None:
-        """This shard counts, too, from now on."""
+        """Add a shard, which counts from now on."""
         self._usages.add(usage)
 
     def remove_shard(self, usage: ShardUsage) -> None:
@@ -56,7 +56,8 @@ class Quotas:
         self.compare(self.used(account), messages, bytes_more)
 
     def room(self) -> QuotaRoom | None:
-        """What accounts may still have, for a decision about many queues in one turn; None: there are no quotas."""
+        """Returns the room that accounts have left, for a decision about many queues in one turn; None if there are
+        no quotas."""
         return QuotaRoom(self) if self.bounds_messages else None
 
     def used(self, account: str) -> tuple[int, int]:
@@ -88,8 +89,9 @@ class Quotas:
 
 
 class QuotaRoom:
-    """What accounts may still have. It is computed once for each account, so that a message for a thousand queues
-    needs no thousand sums. Valid for one turn of the event loop, if everything that is added meanwhile is taken."""
+    """The room that accounts have left. It is computed once for each account, so that a message for a thousand queues
+    does not need a thousand sums. It is valid for one turn of the event loop, if everything that is added meanwhile
+    is taken."""
 
     def __init__(self, quotas: Quotas) -> None:
         self._quotas = quotas
@@ -111,7 +113,7 @@ class QuotaRoom:
         return used
 
     def take(self, account: str, entries: Sequence[Entry]) -> None:
-        """These joined a queue of the account, after they were checked."""
+        """Count entries that joined a queue of the account, after they were checked."""
         used, size = self._used[account]
         self._used[account] = used + len(entries), size + sum(entry.size for entry in entries)
 

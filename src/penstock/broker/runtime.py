@@ -56,7 +56,7 @@ class CommitPlacement:
     On a quick disk a commit takes less than it costs to hand it over: two threads that want the interpreter wake each
     other for every statement, and that was a third of a send. On a slow disk the loop must not wait. Which of the two
     it is can only be seen by doing it: when commits had to wait for long they go to the thread, for longer each time.
-    What a commit computes is no reason: that has to be done in either place.
+    What a commit computes does not matter here: that has to be done in either place.
     """
 
     SLOW_S = 0.002  # of waiting, on average: one slow commit among quick ones changes nothing

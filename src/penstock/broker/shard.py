@@ -92,7 +92,7 @@ class Commit:
         self.noted: list[tuple[int, EventKind, str]] = []
         self.when_durable: list[Callable[[Commit], None]] = []  # such as counting what it sends
         self.skipped: Set[int] = frozenset()  # replacements of contents that were out of date
-        self.alone = False  # is it of one request only?
+        self.alone = False  # whether it is of one request only
 
     def rests_on(self, other: Commit) -> bool:
         """Whether this one, decided later, may be wrong without the other."""
@@ -135,14 +135,14 @@ class Shard:
         self._unknown_from_ms = 0  # when its answer was lost
         self._on_ended = on_ended
         self._owner = state.end.owner
-        self.usage = state.usage  # of each queue that held something when the shard was opened
+        self.usage = state.usage  # of each queue that was not empty when the shard was opened
         self._records = state.records
         self._next_number = state.mark.next_number
         self._watchers: list[Callable[[Commit], None]] = []
         self._event_watchers: list[Callable[[Commit], None]] = []
         self._under_way: Commit | None = None
         self._closed: deque[Commit] = deque()  # those of one request each, to be written before the open one
-        self._alone = False  # does each request get a commit of its own?
+        self._alone = False  # whether each request gets a commit of its own
         self._alone_until_ms = 0
         self._reads = 0  # under way
         self._reads_done: Promise[None] | None = None  # for the close that waits for them
@@ -163,7 +163,7 @@ class Shard:
         self.changes = self.open_commit.changes
 
     changes: Changes
-    """Those being gathered for the next commit. Fetch it again after every await."""
+    """The changes that are gathered for the next commit. Fetch them again after every await."""
 
     def start(self) -> None:
         self._check_store()
@@ -178,7 +178,7 @@ class Shard:
 
     @property
     def numbers_to(self) -> int:
-        """Every number given out so far is less."""
+        """A number that is greater than all that were given out so far."""
         return self._next_number
 
     def next_position(self) -> int:
@@ -253,7 +253,8 @@ class Shard:
         return {entry.seq for entry in self._under_way.joining.get(participant, ())}
 
     def settled(self, of: Participant | None = None) -> Promise[None]:
-        """Done when everything decided so far is durable; ``of``: at least what concerns this participant."""
+        """Returns a promise that is resolved when everything decided so far is durable; ``of``: at least what
+        concerns this participant."""
         commit = self.open_commit
         if commit.joining or commit.changes:
             if not self._scheduled:
@@ -309,7 +310,7 @@ class Shard:
         return ended
 
     def turn(self) -> Promise[None]:
-        """Done when the events at hand are."""
+        """Returns a promise that is resolved when the events at hand are done."""
         ended: Promise[None] = Promise()
         self.runtime.soon(lambda: ended.resolve(None))
         return ended
@@ -317,7 +318,7 @@ class Shard:
     # -- giving back -----------------------------------------------------------------------------------------
 
     async def drained(self) -> None:
-        """Done when everything decided is durable or was refused, and no read is under way that may lead to more."""
+        """Wait until everything decided is durable or was refused, and no read is under way that may lead to more."""
         while True:
             self.write_later()
             try:
@@ -426,7 +427,8 @@ class Shard:
         self.runtime.write(self.store.end).on_done(self._settle)
 
     def _settle(self, outcome: Promise[JournalEnd]) -> None:
-        """Was the commit of unknown outcome made? The last number of the journal and its owner tell."""
+        """Find out whether the commit of unknown outcome was made: the last number of the journal and its owner
+        tell."""
         commit = self._under_way
         assert commit is not None
         number = commit.changes.number
@@ -525,7 +527,7 @@ class Shard:
 
     def _refuse(self, commit: Commit, error: StoreError, answer: StoreError | None = None) -> None:
         """``answer``: what the requests of the commit itself get, if that is another error."""
-        # A stop, or a shard that was given back, is no failure; data that was refused is noted already.
+        # A stop, or a shard that was given back, is not a failure; data that was refused is noted already.
         if not isinstance(error, (StoreClosed, DecideAgain)):
             self._note_refused(commit.changes.number, str(error), "its requests get 503")
         failed = [commit] if commit is self.open_commit else [commit, *self._closed, self.open_commit]

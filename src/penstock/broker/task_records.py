@@ -56,7 +56,7 @@ class TaskRecords(Generic[T, S]):
         return self._tasks.get(task_id)
 
     def scope(self, task_id: str) -> S | None:
-        """None: it has none, or has ended."""
+        """Returns the scope of a task; None if the task has no scope or has ended."""
         return self._scopes.get(task_id)
 
     def of_account(self, account: str) -> list[T]:

@@ -113,7 +113,7 @@ class WaitingReceives:
                 self._shard.answer(waiter.answer, deliveries)
 
     def end_short_polls(self) -> None:
-        """There is no read that could bring messages for them."""
+        """Answer all short polls with no messages: there is no read that could bring messages for them."""
         while self.short_polls:
             waiter, _ = self.short_polls.popitem(last=False)
             waiter.stop_waiting()

@@ -37,18 +37,18 @@ class Output:
         self.is_terminal = sys.stdout.isatty()
 
     def json(self, value: Any) -> None:
-        """One object on one line; indented in a terminal."""
+        """Print one object on one line; indented in a terminal."""
         click.echo(json_text(value, terminal=self.is_terminal, indent=2 if self.is_terminal else None))
 
     def result(self, text: str, **facts: Any) -> None:
-        """What a command has done: a text, or with --json the facts in it."""
+        """Print what a command has done: a text, or with --json the facts in it."""
         if self.as_json:
             self.json(facts)
         else:
             self.line(text)
 
     def json_line(self, value: Any) -> None:
-        """One object of a list."""
+        """Print one object of a list."""
         click.echo(json_text(value, terminal=self.is_terminal))
 
     def json_lines(self, values: Iterable[Any]) -> None:
@@ -56,7 +56,7 @@ class Output:
             self.json_line(value)
 
     def line(self, *parts: str | Styled, **style: Any) -> None:
-        """Or several, at line breaks. ``style``: as of ``click.style``; only a terminal shows it."""
+        """Print one line, or several at line breaks. ``style``: as of ``click.style``; only a terminal shows it."""
         texts = (safe(str(part.value if isinstance(part, Styled) else part), lines=True) for part in parts)
         shown = "".join(_coloured(text, part) for text, part in zip(texts, parts, strict=True))
         click.echo(click.style(shown, **style) if style else shown)
@@ -66,7 +66,7 @@ class Output:
         click.echo(safe(text), err=True)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
-        """Numbers are aligned to the right. A column that starts with "_" has no heading."""
+        """Print a table. Numbers are aligned to the right. A column that starts with "_" has no heading."""
         cells = [list(row) for row in rows]
         lines = [[cell_text(cell) for cell in row] for row in cells]
         numeric = [_are_numbers([line[i] for line in lines]) for i in range(len(columns))]
@@ -83,7 +83,7 @@ class Output:
             click.echo("  ".join(shown).rstrip())
 
     def record(self, pairs: Iterable[tuple[str, Cell]]) -> None:
-        """One thing, a line for each of its facts."""
+        """Print one thing, with a line for each of its facts."""
         shown = [(safe(name), cell_text(value)) for name, value in pairs if value is not None]
         width = max((len(name) for name, _ in shown), default=0)
         for name, value in shown:

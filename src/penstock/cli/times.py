@@ -10,7 +10,7 @@ from penstock.clock import real_utc
 
 
 def age_s(time: str) -> float:
-    """Since a time in RFC 3339; not negative if the server's clock is ahead."""
+    """Returns the age of a time in RFC 3339; it is not negative if the server's clock is ahead."""
     return max(0.0, (real_utc() - datetime.fromisoformat(time)).total_seconds())
 
 

@@ -69,11 +69,12 @@ class ApiSession:
 
     @property
     def is_penstock(self) -> bool:
-        """Has the server an admin API? Asked once, without a signature."""
+        """Whether the server has an admin API. It is asked once, without a signature."""
         return run(self.session.is_penstock())
 
     def why_not_ready(self) -> str | None:
-        """None: it is ready. Raises ApiError for a server without health checks that refuses a request."""
+        """Returns why the server is not ready; None if it is. Raises ApiError for a server without health checks that
+        refuses a request."""
         if not self.is_penstock:
             self.sqs("ListQueues", MaxResults=1)
             return None

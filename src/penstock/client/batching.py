@@ -101,7 +101,7 @@ class Batcher(Generic[R]):
         return min(due, default=None)
 
     def settle(self, message: PendingSend[R]) -> None:
-        """It was sent, or never will be: the next one of its group may go."""
+        """Note that a message was sent, or never will be: the next one of its group may be sent."""
         if (lane := self._lane(message)) is None:
             return
         assert message.group is not None

@@ -38,7 +38,7 @@ class MessageBuffer:
         self._reserved = 0
 
     def reserve(self) -> int:
-        """How many to ask for now; 0: there is no room."""
+        """How many to ask for now; 0 if there is no room."""
         count = max(0, min(ENTRIES_MAX, self._messages_max - len(self._waiting) - self._reserved))
         self._reserved += count
         return count
@@ -74,7 +74,7 @@ class MessageBuffer:
 
 
 class MessageSource(Protocol):
-    """What a receiver needs of a client."""
+    """The methods of a client that a receiver needs."""
 
     async def receive_message(
         self,
@@ -171,6 +171,9 @@ class BufferedReceiver:
 
     async def receive(self) -> Message:
         """Wait for the next message.
+
+            message = await receiver.receive()
+            await client.delete_message("orders", message.receipt_handle)
 
         :returns: The message, with all its attributes.
         :raises ApiError: The queue cannot be received from.

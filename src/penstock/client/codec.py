@@ -55,7 +55,7 @@ class Encoded(NamedTuple):
 
 
 class Codec(Protocol):
-    """What producers and consumers need. Another format is another class with these two methods."""
+    """Converts values to bodies and back. Another format is another class with these two methods."""
 
     def encode(self, value: Any) -> Encoded:
         """Raises EncodeError."""
@@ -84,6 +84,8 @@ class JsonCodec:
     def encode(self, value: Any) -> Encoded:
         """Convert a value to a body.
 
+            body, attributes = codec.encode({"drink": "latte"})
+
         :param value: The value.
         :returns: The body, and the message attributes to send with it.
         :raises EncodeError: The value cannot be JSON.
@@ -97,6 +99,8 @@ class JsonCodec:
     def decode(self, body: str, expected: Any, attributes: Mapping[str, str] | None = None) -> Any: ...
     def decode(self, body: str, expected: Any, attributes: Mapping[str, str] | None = None) -> Any:
         """Convert a body to a value.
+
+            drinks = codec.decode('["latte", "espresso"]', list[str])
 
         :param body: The body of a message.
         :param expected: The type to read it as.

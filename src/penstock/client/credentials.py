@@ -41,8 +41,8 @@ class SigningKeys(NamedTuple):
 
 
 PLACEHOLDER_KEYS = SigningKeys("penstock", "penstock")
-"""They sign where a region is given and no keys are, because only a signature names the region. An open server takes
-any keys; this access key is not an account number, so that the account is the server's default."""
+"""These keys sign where a region is given and no keys are, because only a signature names the region. An open server
+takes any keys; this access key is not an account number, so that the account is the server's default."""
 
 
 class KeysOfProgram(NamedTuple):
@@ -73,6 +73,7 @@ class KeysOfWebIdentity(NamedTuple):
 
 
 KeySource = SigningKeys | KeysOfProgram | KeysOfRole | KeysOfWebIdentity
+"""Keys to sign with, or where they come from: a program, a role, or a token of an identity provider."""
 
 
 class Profile(NamedTuple):
@@ -112,7 +113,7 @@ def read_profile(name: str | None = None, environment: Mapping[str, str] = os.en
 def find_credentials(
     profile: Profile, *, asked: bool = False, environment: Mapping[str, str] = os.environ
 ) -> KeySource | None:
-    """Where the keys to sign with come from; None: there are none. A profile that was ``asked`` for comes before
+    """Where the keys to sign with come from; None if there are none. A profile that was ``asked`` for comes before
     variables. Raises ProfileError."""
     if not asked:
         if keys := _of_variables(environment):

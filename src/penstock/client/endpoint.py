@@ -49,7 +49,7 @@ class Endpoint(NamedTuple):
 
     @property
     def has_keys(self) -> bool:
-        """Keys of the user, not those that only carry the region."""
+        """Whether it has keys of the user, and not those that only carry the region."""
         return self.credentials is not None and self.credentials is not PLACEHOLDER_KEYS
 
     @property

@@ -65,12 +65,12 @@ class ApiError(Exception):
 
     @property
     def is_denied(self) -> bool:
-        """The caller lacks a permission."""
+        """Whether the caller lacks a permission."""
         return self.code.startswith("AccessDenied")
 
     @property
     def is_unauthenticated(self) -> bool:
-        """The server does not know the keys, or the signature is wrong."""
+        """Whether the server does not know the keys, or the signature is wrong."""
         return self.code in _UNKNOWN_KEYS
 
     @property
@@ -80,18 +80,18 @@ class ApiError(Exception):
 
     @property
     def is_invalid_receipt_handle(self) -> bool:
-        """The receipt handle is malformed, of another queue, or no longer valid: the message was deleted, received
-        again, or is visible again."""
+        """Whether the receipt handle is malformed, of another queue, or no longer valid: the message was deleted,
+        received again, or is visible again."""
         return self.code.endswith(("ReceiptHandleIsInvalid", "MessageNotInflight"))
 
     @property
     def is_throttled(self) -> bool:
-        """Too many requests: the same one succeeds later."""
+        """Whether there were too many requests: the same one succeeds later."""
         return self.status == 429 or self.code in _THROTTLED
 
     @property
     def is_expired_token(self) -> bool:
-        """The keys are temporary ones whose time is over."""
+        """Whether the keys are temporary ones whose time is over."""
         return self.code in _EXPIRED
 
 
@@ -112,7 +112,7 @@ class InvalidReceiptHandle(ApiError):
 
 
 class Unavailable(Exception):
-    """The server cannot be reached, or the peer is not one."""
+    """The server cannot be reached, or what answers there is not such a server."""
 
 
 class ChecksumMismatch(Exception):
@@ -140,5 +140,5 @@ def api_error(code: str, message: str, status: int, request_id: str) -> ApiError
 
 
 def is_final(error: Exception) -> bool:
-    """Does the same request get the same answer again?"""
+    """Whether the same request gets the same answer again."""
     return isinstance(error, ApiError) and 400 <= error.status < 500 and not error.is_throttled

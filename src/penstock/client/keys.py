@@ -53,7 +53,7 @@ class CurrentKeys:
         self._is_fetching = False
 
     async def get(self) -> SigningKeys | None:
-        """The keys to sign with; None: there are none, and nothing is signed. Raises ProfileError, ApiError or
+        """The keys to sign with; None if there are none, and nothing is signed. Raises ProfileError, ApiError or
         Unavailable."""
         now_s = time.time()
         if now_s < self._fresh_until_s or (self._is_fetching and now_s < self._expires_s):
@@ -68,7 +68,7 @@ class CurrentKeys:
         return self._keys
 
     def refused(self) -> bool:
-        """The server says that they have expired. Can there be others?"""
+        """Note that the server says that the keys have expired. Returns whether there can be others."""
         if self._source is None or isinstance(self._source, SigningKeys):
             return False
         self._fresh_until_s = self._expires_s = 0.0

@@ -201,7 +201,7 @@ def pointer_body(pointer: Pointer) -> str:
 
 
 def _pointer_of(message: Message) -> Pointer | None:
-    """None: the body is the body."""
+    """Returns the pointer in the body of a message; None if the body is an ordinary one."""
     if not any(name in message.message_attributes for name in _SIZE_ATTRIBUTES):
         return None
     try:

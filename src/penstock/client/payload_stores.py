@@ -140,6 +140,8 @@ class DirectoryStore:
 
         SQS keeps a message for the retention period of its queue, 14 days at most.
 
+            deleted = DirectoryStore("/mnt/payloads").delete_older_than(14 * 86_400)
+
         :param age_s: Payloads that were written more than this many seconds ago are deleted.
         :returns: How many were deleted.
         :raises OSError: The directory cannot be read or changed.

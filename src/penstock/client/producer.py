@@ -30,7 +30,7 @@ _BACKOFF = Exponential(0.1, 2.0, 5.0)
 
 
 class BatchSender(Protocol):
-    """What a producer needs of a client."""
+    """The methods of a client that a producer needs."""
 
     async def send_message_batch(
         self, queue_url: str, entries: Iterable[SendEntry]
@@ -122,6 +122,9 @@ class Producer:
     async def send(self, value: Any, **options: Unpack[SendOptions]) -> SentMessage:
         """Send a message and wait until it is stored.
 
+            sent = await producer.send({"drink": "latte"}, delay_seconds=5)
+            print(sent.message_id)
+
         :param value: The value that becomes the body.
         :param options: Like the parameters of :meth:`Client.send_message`: ``delay_seconds``, ``message_attributes``,
             ``message_system_attributes``, ``message_group_id``, ``message_deduplication_id``. None of them is set by
@@ -137,6 +140,10 @@ class Producer:
 
     async def submit(self, value: Any, **options: Unpack[SendOptions]) -> asyncio.Future[SentMessage]:
         """Hand a message over, and wait only while there is no room for it.
+
+            futures = [await producer.submit({"number": number}) for number in range(1000)]
+            for sent in await asyncio.gather(*futures):
+                print(sent.message_id)
 
         Cancelling the future withdraws a message that is not yet in a request.
 
@@ -178,7 +185,12 @@ class Producer:
         return outcome
 
     async def flush(self) -> None:
-        """Send what was submitted so far without lingering, and wait until each message is stored or has failed."""
+        """Send what was submitted so far without lingering, and wait until each message is stored or has failed.
+
+        future = await producer.submit({"drink": "latte"})
+        await producer.flush()
+        print(future.result().message_id)
+        """
         self._flushes += 1
         try:
             self._pump()
@@ -290,7 +302,7 @@ class Producer:
                 self._fail(message, error)
 
     def _send_again(self, failed: Mapping[_Pending, Exception]) -> None:
-        """Messages of one batch, after a pause; those whose time is over fail."""
+        """Send messages of one batch again after a pause. Those whose time is over fail."""
         if not failed:
             return
         attempt = max(message.attempts for message in failed)

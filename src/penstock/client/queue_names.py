@@ -9,7 +9,7 @@ def queue_name(queue: str) -> str:
 
 
 def queue_account(queue: str) -> str | None:
-    """The account in a URL or an ARN; None: the caller's."""
+    """The account in a URL or an ARN; None if it is the caller's."""
     if "://" in queue:
         account = queue.rstrip("/").rpartition("/")[0].rpartition("/")[2]
     else:

@@ -116,6 +116,8 @@ class RequestSender:
     ) -> Any:
         """Send a request and wait for its response.
 
+            price = await sender.request("prices", {"drink": "latte"}, expected=float, timeout_s=5)
+
         :param queue: The name or the URL of the queue that requests go to.
         :param value: The value that becomes the body.
         :param expected: The type to read the response as. By default any JSON.
@@ -277,6 +279,10 @@ class Responder:
     async def respond(self, request: Message, value: Any) -> bool:
         """Answer a request.
 
+            for message in await client.receive_message("prices", message_attribute_names=["All"]):
+                await responder.respond(message, 4.2)
+                await client.delete_message("prices", message.receipt_handle)
+
         :param request: The message of the request.
         :param value: The value that becomes the body of the response.
         :returns: False if no response is expected, or the requester waits no longer.
@@ -289,6 +295,8 @@ class Responder:
 
     async def refuse(self, request: Message, reason: str) -> bool:
         """Let a request fail with :class:`RequestRefused`.
+
+            await responder.refuse(message, "there is no such drink")
 
         :param request: The message of the request.
         :param reason: The text of the error; 500 characters of it are sent.

@@ -67,7 +67,7 @@ def of_refusal(error: ApiError, retry_after: str) -> Setback:
 
 
 class RetryQuota:
-    """Shared by all requests of a client."""
+    """The quota that all requests of a client share."""
 
     def __init__(self, settings: Retries) -> None:
         self._settings = settings
@@ -78,7 +78,7 @@ class RetryQuota:
             self._tokens += _SUCCESS_GAIN
 
     def wait_s(self, setback: Setback, attempt: int, *, is_idempotent: bool) -> float | None:
-        """How long to wait before the next attempt; None: do not repeat it."""
+        """How long to wait before the next attempt; None if there is to be no other."""
         settings = self._settings
         may_repeat = is_idempotent or settings.repeats_unknown or setback.is_undone
         if setback.is_unsent and not settings.repeats_connecting:

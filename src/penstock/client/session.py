@@ -116,7 +116,7 @@ class Session:
         return await self._call(kind, b"", self._timeout_s, any_status=True)
 
     async def is_penstock(self) -> bool:
-        """Has the server an admin API? Asked once, without a signature."""
+        """Whether the server has an admin API. It is asked once, without a signature."""
         if self._is_penstock is None:
             answer = await self.page("/health")
             try:

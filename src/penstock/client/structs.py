@@ -76,6 +76,9 @@ def to_attribute(name: str, value: AttributeValue) -> MessageAttribute:
 class Message(SqsMembers):
     """One delivery of a message.
 
+        for message in await client.receive_message("orders", message_attribute_names=["table"]):
+            print(message.body, message.message_attributes["table"].value)
+
     :param message_id: The id of the message.
     :param receipt_handle: What deletes this delivery, or changes its visibility.
     :param body: The text of the message.
@@ -136,6 +139,9 @@ class SentMessage(SqsMembers):
 class SendEntry(msgspec.Struct, kw_only=True):
     """A message of a batch to send.
 
+        latte = SendEntry(body="latte", delay_seconds=5, message_attributes={"table": 7})
+        result = await client.send_message_batch("orders", [latte, SendEntry(body="espresso")])
+
     :param body: The text of the message.
     :param id: Names the entry in the result; None (the default): its place, "0", "1", ...
     :param delay_seconds: How long the message is hidden at first; None (the default): as the queue says.
@@ -157,6 +163,9 @@ class SendEntry(msgspec.Struct, kw_only=True):
 class DeleteEntry(msgspec.Struct):
     """A message of a batch to delete.
 
+        entries = [DeleteEntry(message.receipt_handle, id=message.message_id) for message in messages]
+        result = await client.delete_message_batch("orders", entries)
+
     :param receipt_handle: The receipt handle of the last receive.
     :param id: Names the entry in the result; None (the default): its place, "0", "1", ...
     """
@@ -167,6 +176,9 @@ class DeleteEntry(msgspec.Struct):
 
 class VisibilityEntry(msgspec.Struct):
     """A message of a batch whose visibility is changed.
+
+        entries = [VisibilityEntry(message.receipt_handle, 60) for message in messages]
+        result = await client.change_message_visibility_batch("orders", entries)
 
     :param receipt_handle: The receipt handle of the last receive.
     :param visibility_timeout: Seconds from now on; 0 makes the message visible at once.
@@ -216,6 +228,10 @@ E = TypeVar("E")
 
 class BatchResult(SqsMembers, Generic[E]):
     """The result of a batch, which can succeed in part: each entry is in one of the two lists.
+
+        result = await client.send_message_batch("orders", ["latte", "espresso"])
+        for entry in result.failed:
+            print(entry.id, entry.code, entry.message)
 
     :param successful: The entries that were done. Empty by default.
     :param failed: The entries that were refused. Empty by default.

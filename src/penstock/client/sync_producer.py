@@ -20,7 +20,7 @@ _STEPS_MAX = 100
 
 
 class BlockingBatchSender(Protocol):
-    """What it needs of a client, which is called by several threads at a time."""
+    """The methods of a client that the producer needs. Several threads call them at a time."""
 
     def send_message_batch(self, queue_url: str, entries: Iterable[SendEntry]) -> BatchResult[SentEntry]: ...
 
@@ -70,6 +70,9 @@ class SyncProducer:
     def send(self, value: Any, **options: Unpack[SendOptions]) -> SentMessage:
         """Send a message and wait until it is stored.
 
+            sent = producer.send({"drink": "latte"}, delay_seconds=5)
+            print(sent.message_id)
+
         :param value: The value that becomes the body.
         :param options: As of :meth:`Producer.send`.
         :returns: The id of the message.
@@ -82,6 +85,10 @@ class SyncProducer:
 
     def submit(self, value: Any, **options: Unpack[SendOptions]) -> Future[SentMessage]:
         """Hand a message over, and wait only while there is no room for it.
+
+            futures = [producer.submit({"number": number}) for number in range(1000)]
+            for future in futures:
+                print(future.result().message_id)
 
         :param value: The value that becomes the body.
         :param options: As of :meth:`Producer.send`. Without system attributes the message carries the thread's trace.
@@ -100,6 +107,10 @@ class SyncProducer:
 
     def flush(self) -> None:
         """Send what was submitted so far without lingering, and wait until each message is stored or has failed.
+
+            future = producer.submit({"drink": "latte"})
+            producer.flush()
+            print(future.result().message_id)
 
         :raises RuntimeError: The producer is closed.
         """

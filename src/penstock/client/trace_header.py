@@ -14,7 +14,7 @@ from penstock.client.structs import AttributeValue
 
 
 def trace_header(environment: Mapping[str, str] = os.environ) -> str | None:
-    """``Root=…;Parent=…;Sampled=…``; None: there is no trace."""
+    """``Root=…;Parent=…;Sampled=…``; None if there is no trace."""
     trace = sys.modules.get("opentelemetry.trace")  # without it there is no span
     if trace is not None:
         context = trace.get_current_span().get_span_context()

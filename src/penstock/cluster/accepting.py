@@ -65,7 +65,7 @@ class IncomingCall:
         self._link.fail(self.id, error)
 
     def cancel(self) -> None:
-        """It still has to be answered."""
+        """Tell the handler that the client or the peer has disconnected. The call still has to be answered."""
         if self.on_cancel is not None:
             callback, self.on_cancel = self.on_cancel, None
             callback()

@@ -57,13 +57,13 @@ class ChannelEnd(Protocol):
     """What a channel serves: a link to a peer, or a peer's link to us."""
 
     def opened(self) -> None:
-        """Is called when the handshake succeeded."""
+        """The channel calls this when the handshake has succeeded."""
 
     def received(self, frames: list[Frame]) -> None:
-        """Is called with what arrived. May raise FrameError."""
+        """The channel calls this with the frames that have arrived. It may raise FrameError."""
 
     def closed(self, reason: str) -> None:
-        """Called once, also if the handshake failed."""
+        """The channel calls this once at its end, also if the handshake failed."""
 
 
 class Channel(asyncio.Protocol):
@@ -151,12 +151,12 @@ class Channel(asyncio.Protocol):
 
     @property
     def unread_bytes(self) -> int:
-        """That were sent, and that the other side has not read."""
+        """How many bytes were sent that the other side has not read."""
         written = 0 if self._transport is None else self._transport.get_write_buffer_size()
         return written + self._unsent_bytes
 
     def is_late(self) -> bool:
-        """Call this with every tick: whether the handshake takes too long, that of TLS included."""
+        """Whether the handshake takes too long, that of TLS included. Call this with every tick."""
         self._silent_ticks += 1
         return self._handshake is not None and self._silent_ticks > self._limits.handshake_ticks
 

@@ -308,7 +308,8 @@ class Forwarder:
                 run_detached(self._look_for_owner(passage.shard, passage.tries))
 
     async def _look_for_owner(self, shard: int, tries: int) -> None:
-        """One for all requests that wait for a shard. The first look follows at once, others after longer pauses."""
+        """Look for the owner once for all requests that wait for a shard. The first look follows at once, others
+        after longer pauses."""
         limits = self._limits
         if tries > 1:
             await asyncio.sleep(backoff(tries + 1, limits.pause_s_min, limits.pause_s_max))
@@ -319,7 +320,8 @@ class Forwarder:
             self._start(passage)
 
     def _refreshed(self, shard: int) -> Promise[None]:
-        """That the owner was looked for, or is still being looked for: perhaps it is the same and can be reached."""
+        """Returns a promise that is resolved when the owner was looked for. It is also resolved after a pause if that
+        takes longer: perhaps the owner is the same and can be reached."""
         looked: Promise[None] = Promise()
 
         def go_on(_: object = None) -> None:

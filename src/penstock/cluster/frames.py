@@ -84,7 +84,7 @@ class CancelFrame(msgspec.Struct, array_like=True, tag=8):
 
 
 class PingFrame(msgspec.Struct, array_like=True, tag=9):
-    """Answered with the same, so that both sides hear from each other."""
+    """The other side answers with the same frame, so that both sides hear from each other."""
 
 
 class TakenFrame(msgspec.Struct, array_like=True, tag=10):
@@ -159,7 +159,7 @@ class FrameReader:
         self._unread += data
 
     def handshake_frames(self) -> Iterator[HandshakeFrame]:
-        """Those that have arrived. The loop may end early, when the handshake does."""
+        """Yields the frames of the handshake that have arrived. The loop may end early, when the handshake does."""
         while (packet := self._next_packet()) is not None:
             try:
                 yield _decode_handshake(packet)
@@ -167,7 +167,7 @@ class FrameReader:
                 raise FrameError("not a message of the handshake") from None
 
     def frames(self) -> Iterator[list[Frame]]:
-        """Those that have arrived, by packet."""
+        """Yields the frames that have arrived, by packet."""
         while (packet := self._next_packet()) is not None:
             if self._cipher is not None:
                 packet = self._cipher.decrypt(packet)

@@ -51,7 +51,7 @@ MOVES_MAX = 4  # planned ones, at a time
 
 
 class ShardHost(Protocol):
-    """What serves shards in this process."""
+    """Serves shards in this process."""
 
     async def open_shard(self, shard: int) -> None:
         """Take the journal and load. Raises PenstockError."""
@@ -227,13 +227,13 @@ class Membership:
 
     @property
     def is_connected(self) -> bool:
-        """The database was reached lately. To be asked for every request: after a pause of the process the timer that
-        gives up its shards may be late."""
+        """Whether the database was reached lately. This has to be asked for every request: after a pause of the
+        process the timer that gives up its shards may be late."""
         return self._clock() < self._serve_until
 
     @property
     def is_loaded(self) -> bool:
-        """It serves every shard that it owns."""
+        """Whether the node serves every shard that it owns."""
         return all(lease.shard in self.served for lease in self.view.leases if lease.owner == self.id)
 
     # -- the life of a node ----------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ _END_STREAM = "end-stream"
 
 
 class OpenStreams:
-    """Those of this process that others are reading."""
+    """The streams of this process that others are reading."""
 
     def __init__(self, idle_s: float) -> None:
         self._idle_s = idle_s

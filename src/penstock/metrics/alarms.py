@@ -1,4 +1,5 @@
-"""When a metric alarm is in which state, and why. Pure: points, rule and the state before give the state.
+"""Decides which state a metric alarm is in, and why. Nothing else is read: points, rule and the state before give the
+state.
 
 CloudWatch: an alarm looks at more periods than it needs, so that points that are late or missing do not matter as
 long as there are enough. Only if there are fewer than the rule counts is it decided what missing ones stand for.
@@ -98,7 +99,7 @@ def judge(rule: AlarmRule, points: Sequence[AlarmPoint], before: AlarmState, end
 def _state_with_missing(
     rule: AlarmRule, latest: list[AlarmPoint], breaching: int, before: AlarmState, end_s: int
 ) -> AlarmState:
-    """There are fewer points than periods that count."""
+    """Returns the state if there are fewer points than periods that count."""
     to_alarm, filled = rule.to_alarm or rule.periods, rule.periods - len(latest)
     missing = rule.missing or "missing"
     if missing == "breaching":

@@ -71,7 +71,7 @@ class Bucket(msgspec.Struct, array_like=True):
 
     @property
     def has_distribution(self) -> bool:
-        """Can percentiles be computed?"""
+        """Whether percentiles can be computed."""
         return self.min >= 0 and (self.sketch is not None or self.is_constant)
 
     def copy(self) -> Bucket:
@@ -95,11 +95,11 @@ class Bucket(msgspec.Struct, array_like=True):
         self.max = max(self.max, other.max)
 
     def _is_same(self, other: Bucket) -> bool:
-        """Are all values of both one and the same?"""
+        """Whether all values of both buckets are equal."""
         return self.is_constant and other.is_constant and self.min == other.min
 
     def distribution(self) -> Iterator[tuple[float, float]]:
-        """Values in ascending order, each with how often it occurs. Only if ``has_distribution``."""
+        """Values in ascending order, each with how often it occurs. Call this only if ``has_distribution``."""
         if self.sketch is None:
             yield self.min, self.count
             return

@@ -302,8 +302,8 @@ class ChunkedRows(Generic[R]):
         return TakenRows(self._form, self.bucket_s, start_s, end_s, found)
 
     def _shared_rows(self, start_s: int, end_s: int) -> dict[int, R]:
-        """Those of the open chunk. They are not copied, because a copy of all takes 4 ms if they are full: one that
-        is to be merged is copied then."""
+        """The rows of the open chunk. They are not copied, because a copy of all takes 4 ms if they are full: one
+        that is to be merged is copied then."""
         rows = {at_s: row for at_s, row in self._rows.items() if start_s <= at_s < end_s}
         self._shared.update(rows)
         return rows

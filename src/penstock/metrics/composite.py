@@ -14,7 +14,7 @@ CHILDREN_MAX = 100
 _DEPTH_MAX = 40
 
 StateOf = Callable[[str], AlarmState | None]
-"""The state of an alarm by its name or ARN, as the rule has it; None: there is none."""
+"""The state of an alarm by its name or ARN, as the rule has it; None if there is none."""
 
 _TOKEN = re.compile(
     r"""\s*(?:

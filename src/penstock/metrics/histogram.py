@@ -11,7 +11,7 @@ SECONDS_LIMITS = (
 
 
 class Histogram:
-    """Counts by upper bounds, the last one for what is beyond all of them. Written by one thread at a time."""
+    """Counts by upper bounds, the last one for what is beyond all of them. One thread at a time may write to it."""
 
     __slots__ = ("counts", "limits", "sum")
 

@@ -48,7 +48,8 @@ HOUR_CHUNKS = HourChunks(dict[int, StoredBucket])
 
 
 def hours_of(minutes: Iterable[TimedQueueRow], until_s: int) -> Steps[list[TimedRow[HourRow]]]:
-    """What these minutes are of each of their hours. ``until_s``: when the last minute ended, if that was early."""
+    """Computes the part of each hour that these minutes are. ``until_s``: when the last minute ended, if that was
+    early."""
     by_hour: defaultdict[int, list[TimedQueueRow]] = defaultdict(list)
     for at_s, times, row in minutes:
         end_s = at_s + times * MINUTE_S

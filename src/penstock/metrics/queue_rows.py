@@ -34,7 +34,8 @@ class NoisyGroups(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class QueueRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Stored as a msgpack array: the order of the fields is the stored format. New ones come last, with a default."""
+    """What is known of a second or a minute. It is stored as a msgpack array: the order of the fields is the stored
+    format. New ones come last, with a default."""
 
     sent: int = 0
     received: int = 0
@@ -146,7 +147,8 @@ class Rows:
         return last.at_s + last.times * self.bucket_s
 
     def add(self, at_s: int, row: QueueRow) -> bool:
-        """A row of the bucket of the last one is merged with that. False if it is as the one of the bucket before."""
+        """Add a row; one of the last bucket is merged with that. Returns False if it is as the one of the bucket
+        before."""
         if self.timed:
             last, end_s = self.timed[-1], self.end_s
             if at_s == end_s and row == last.row:
@@ -325,7 +327,7 @@ def points_of(
 
 
 SHORT_HELD_S = 2 * MINUTE_S
-"""What begins this long before a time tells which values are held at it: the minute before it, and its own."""
+"""How long before a time the rows begin that tell which values are held at it: the minute before it, and its own."""
 
 
 def short_points(

@@ -57,7 +57,7 @@ def _schema(text: str) -> Matches:
 
 
 def _words(text: str) -> list[tuple[str, bool]]:
-    """Each with whether it is in quotes."""
+    """Splits a text into words, each with whether it is in quotes."""
     words: list[tuple[str, bool]] = []
     at, end = 0, len(text.rstrip())
     while at < end:

@@ -208,7 +208,7 @@ BUCKET_CHUNKS = BucketChunks(StoredBucket)
 
 
 def _short(number: float) -> float | int:
-    """Small integers take one byte, floats nine."""
+    """Returns an integer if it is the same number: small integers take one byte, floats nine."""
     return int(number) if abs(number) < _EXACT_MAX and int(number) == number else number
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from penstock.metrics.buckets import Bucket
 
 Statistic = Callable[[Bucket], float | None]
-"""None: the bucket does not have it, because the distribution of its values is not known."""
+"""Computes a statistic of a bucket; None if that needs the distribution of its values, which is not known."""
 
 SIMPLE: dict[str, Statistic] = {
     "SampleCount": lambda bucket: bucket.count,

@@ -64,7 +64,7 @@ _FOR_NOW = {QuotaReached.__name__, DedupFull.__name__}  # why a queue may refuse
 
 
 def webhook_url(action: str) -> str | None:
-    """The URL of an action that is a web hook: a URL, or one in the form of an ARN; None: it is something else."""
+    """The URL of an action that is a web hook: a URL, or one in the form of an ARN; None if it is something else."""
     url = without_partition(action).removeprefix(_WEBHOOK_PREFIX)
     return url if url.startswith(("https://", "http://")) else None
 
@@ -78,7 +78,7 @@ class AlarmTexts(Protocol):
         """What a queue or a web hook gets."""
 
     def refusal(self, alarm: Alarm, queue: QueueName, settings: QueueSettings) -> str | None:
-        """Why the policy of a queue does not let the alarm send to it; None: it does."""
+        """Why the policy of a queue does not let the alarm send to it; None if it does."""
 
 
 PostWebhook = Callable[[str, str, str], Coroutine[Any, None, None]]
@@ -113,8 +113,8 @@ class AlarmActions(Part):
         self.jobs.stop()
 
     def add(self, alarm: Alarm, before: AlarmStatus) -> None:
-        """The state of an alarm has changed. Part of the open commit; its actions are carried out when that is
-        durable."""
+        """Add the actions of an alarm whose state has changed, with the open commit; they are carried out when that
+        is durable."""
         if alarm.config.actions_enabled:
             for action in alarm.config.actions(alarm.status.state):
                 self._add(PendingAction(alarm=alarm, before=before, action=action))
@@ -185,7 +185,7 @@ class AlarmActions(Part):
             raise _failed_for_now(job, text) if refused[0].reason in _FOR_NOW else JobFailed(text)
 
     def _end(self, job: Job[PendingAction]) -> None:
-        """Part of the open commit."""
+        """End a job, with the open commit."""
         job.done()
         self._note(job.payload, None)
 

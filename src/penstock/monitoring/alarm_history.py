@@ -1,5 +1,5 @@
-"""What happened to the alarms of a shard within two weeks. Bounded per alarm and in bytes: when the space is used
-up, the oldest items of the account that holds most are forgotten."""
+"""What happened to the alarms of a shard within two weeks. The history is bounded per alarm and in bytes: when the
+space is used up, the oldest items of the account that holds most are forgotten."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class AlarmHistory:
         self._bytes += cost
 
     def add(self, item: HistoryItem) -> None:
-        """Part of the open commit."""
+        """Add an item, with the open commit."""
         self._index()
         # Numbers of a shard only grow, so that items of the same time stay in order.
         key = alarms_home(item.space).key(f"{item.at_ms:013d}-{self._shard.next_number():020d}")
@@ -78,7 +78,7 @@ class AlarmHistory:
                     yield key, item
 
     def forget_old(self, wall_ms: int) -> None:
-        """Part of the open commit, if there are any."""
+        """Remove old items, with the open commit."""
         self._index()
         for keys in list(self._by_alarm.values()):
             while (

@@ -140,7 +140,7 @@ class HistoryItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class PendingAction(msgspec.Struct, frozen=True, kw_only=True):
-    """Stored with the change of a state, and removed when the action was carried out or has failed."""
+    """An action that is stored with the change of a state, and removed when it was carried out or has failed."""
 
     alarm: Alarm  # as it was then
     before: AlarmStatus

@@ -227,7 +227,8 @@ class AlarmTable(Part):
         self._changed.setdefault(space, _Changed()).names.update(dict.fromkeys(names))
 
     def follow(self, space: Space) -> Promise[None]:
-        """Decide in turns what follows from the changes so far, and carry out actions. Kept when it is decided."""
+        """Decide in turns what follows from the changes so far, and carry out actions. The promise is resolved when
+        it is decided."""
         changed = self._changed.get(space)
         if changed is None:
             done: Promise[None] = Promise()
@@ -287,8 +288,9 @@ class AlarmTable(Part):
             yield
 
     def _spread(self, space: Space, changed: dict[str, None]) -> Steps[None]:
-        """First all states, each alarm once and after those that it looks at; then the actions, since another alarm
-        of these may suppress them. Alarms may be changed at each pause: those changes are followed afterwards."""
+        """Decide all states first, each alarm once and after those that it looks at; then carry out the actions,
+        since another alarm of these may suppress them. Alarms may be changed at each pause: those changes are
+        followed afterwards."""
         above = yield from self._above(space, changed)
         known = set(above)
         for name in above:
@@ -363,7 +365,8 @@ class AlarmTable(Part):
     # -- actions that another alarm suppresses ---------------------------------------------------------------
 
     def _follow_undecided(self, space: Space, name: str) -> Steps[None]:
-        """First the alarms whose actions it suppresses: until it is decided itself, a start does all this again."""
+        """Follow the alarms whose actions it suppresses first: until it is decided itself, a start does all this
+        again."""
         changed = self.get(space, name)
         if changed is None or not changed.undecided:
             return
@@ -392,7 +395,7 @@ class AlarmTable(Part):
         return decided
 
     def _suppression(self, alarm: Alarm, wall_ms: int) -> Suppression | None:
-        """Why the actions of an alarm that has just changed wait; None: they do not."""
+        """Why the actions of an alarm that has just changed wait; None if they do not."""
         suppressor = alarm.config.suppressor
         if suppressor is None:
             return None

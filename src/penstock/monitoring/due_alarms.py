@@ -14,7 +14,7 @@ from penstock.monitoring.alarm_records import Alarm, AlarmConfig
 from penstock.monitoring.limits import ALARM_STEPS_MAX
 
 WORK_PER_TURN = 4_000
-"""Values to be read or computed: some milliseconds."""
+"""How many values are read or computed in a turn, which takes some milliseconds."""
 
 _ALARM_WORK = 40  # of each, besides its values
 
@@ -42,7 +42,7 @@ class DueAlarms:
         return []
 
     def drop(self, account: str) -> None:
-        """Those of an account do not wait any more."""
+        """Forget the waiting alarms of an account."""
         self._accounts.pop(account, None)
 
     def clear(self) -> None:

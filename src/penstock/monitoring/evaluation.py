@@ -182,7 +182,7 @@ class Evaluation(Part):
         return unread
 
     def _answering(self, asked: Iterable[_Asked]) -> tuple[list[_Asked], StoreError | None]:
-        """Those that ask only shards that answer, and why there are others."""
+        """Returns those that ask only shards that answer, and the error of another shard if there is one."""
         found: list[_Asked] = []
         unread: StoreError | None = None
         for each in asked:

@@ -111,7 +111,7 @@ class MeasuredMetrics(Part):
         value: float = 1.0,
         count: float = 1.0,
     ) -> None:
-        """``count`` times this value, now. Values of an account that has too many metrics are left out."""
+        """Count this value ``count`` times, now. Values of an account that has too many metrics are left out."""
         minute_s = self._shard.clock.wall_ms() // MINUTE * MINUTE_S
         if minute_s != self._minute_s:
             self._end_minute()
@@ -179,7 +179,7 @@ class MeasuredMetrics(Part):
             self._set_timer()
 
     def _end_minute(self) -> None:
-        """What was gathered does not change any more."""
+        """End the minute: what was gathered in it does not change any more."""
         gathered, self._gathered = self._gathered, {}
         by_namespace: dict[tuple[Space, str], list[Datum]] = {}
         for (space, namespace, _, _), datum in gathered.items():

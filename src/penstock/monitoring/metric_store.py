@@ -52,7 +52,7 @@ _RELIEF_PAUSE_MS = 10 * SECOND
 
 
 class Datum(msgspec.Struct, frozen=True, array_like=True):
-    """What is said of a metric at a time."""
+    """A value of a metric at a time, or several."""
 
     name: str
     dimensions: tuple[tuple[str, str], ...]  # sorted
@@ -67,7 +67,7 @@ class Datum(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SentData(msgspec.Struct, frozen=True):
-    """What came together, such as with a request; removed when it is part of stored chunks."""
+    """Data that came together, such as with a request. The record is removed when they are part of stored chunks."""
 
     space: Space
     namespace: str
@@ -105,7 +105,7 @@ class MetricKinds(NamedTuple):
 
 
 CUSTOM_KINDS = MetricKinds(SENT_DATA, METRICS, CHUNKS, FORMER_METRICS, FORMER_CHUNKS)
-"""Those of what clients send."""
+"""The records of the metrics that clients send."""
 
 
 class RenewedTable(Generic[T]):
@@ -159,7 +159,8 @@ class StoredMetric:
         self.key = key
         self.record_key = record_key
         self.foreign: list[str] = []
-        """Under which keys the store has parts of it that other shards have measured, before they were migrated."""
+        """The keys under which the store has parts of it that other shards have measured, before they were
+        migrated."""
         self.series: dict[str, Series] = {}  # by unit
         self.waiting: list[Datum] = []
         """Values that may be read already, although they are not part of the series before they are durable."""
@@ -316,7 +317,7 @@ class MetricStore(Part):
     # -- values that come ------------------------------------------------------------------------------------
 
     async def put(self, space: Space, namespace: str, data: Sequence[Datum]) -> None:
-        """Done when it is durable and can be read. Raises QuotaReached, NotOwned or StoreError."""
+        """Store data. Returns when they are durable and can be read. Raises QuotaReached, NotOwned or StoreError."""
         shard = self._shard
         shard.check_not_ended()
         shard.check_owned()

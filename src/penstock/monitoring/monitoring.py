@@ -74,8 +74,8 @@ class Monitoring:
         namespaces: Sequence[MetricNamespace | ServiceNamespace],
         limits: MonitoringLimits | None = None,
     ) -> None:
-        """Is made before the first shard of the broker is opened. ``namespaces`` are those whose metrics services
-        measure."""
+        """This must be constructed before the first shard of the broker is opened. ``namespaces`` are those whose
+        metrics services measure."""
         self.limits = limits or MonitoringLimits()
         self.budget = MetricBudget(self.limits.metrics_bytes_max)
         self.texts = texts

@@ -44,7 +44,7 @@ class StatQuery(msgspec.Struct, frozen=True, array_like=True):
     unit: str | None = None  # only values of this unit; None: of every unit, each by itself
 
     def units_of(self, units: Iterable[str]) -> list[str]:
-        """Those that are asked for, in order."""
+        """Returns the units that are asked for, in order."""
         return sorted(units) if self.unit is None else [unit for unit in units if unit == self.unit]
 
 
@@ -179,8 +179,7 @@ class KeysQuestion(ShardQuestion[list[ListedMetric]], frozen=True):
         return max(self._prefix, tuple(self.after or ()))
 
     def is_within(self, key: MetricKey) -> bool:
-        """False if neither this key is wanted nor one beyond it. It may be asked about keys beyond
-        ``begins_beyond`` only."""
+        """Whether this key, or one beyond it, is wanted. It may be asked about keys beyond ``begins_beyond`` only."""
         prefix = self._prefix
         return key[: len(prefix)] == prefix
 
@@ -209,7 +208,7 @@ class MetricNamespace(Protocol):
         """Which buckets it keeps, and how long; the shortest first."""
 
     def shard(self, query: StatQuery, shards: int) -> int | None:
-        """The shard that has the metric of this query; None: it is not one of the service's, but of clients."""
+        """The shard that has the metric of this query; None if it is not one of the service's, but of clients."""
 
     async def read(self, partition: Partition, queries: Sequence[StatQuery]) -> list[tuple[str, list[Point]]]:
         """The unit and the buckets of each query about this shard: none if there is no such metric."""
@@ -219,7 +218,7 @@ class MetricNamespace(Protocol):
 
 
 Namespaces = Mapping[str, MetricNamespace | ServiceNamespace]
-"""Those of services, by name. All others are of clients."""
+"""The namespaces of services, by name. All others are of clients."""
 
 
 class ShardMetrics(Part):
@@ -236,7 +235,7 @@ class ShardMetrics(Part):
         self.turns = turns
 
     def namespace_of(self, query: StatQuery) -> MetricNamespace | None:
-        """The service that measures the metric; None: clients sent it."""
+        """The service that measures the metric; None if clients sent it."""
         namespace = self.namespaces.get(query.metric.namespace)
         return None if namespace is None or namespace.shard(query, 1) is None else namespace
 
@@ -266,7 +265,7 @@ class MetricReader:
         return [found.get(number, []) for number in range(len(queries))]
 
     def levels(self, namespaces: Iterable[str]) -> list[Level]:
-        """Those that the metrics of all these namespaces have."""
+        """Returns the levels that the metrics of all these namespaces have."""
         levels = list(LEVELS)
         for name in namespaces:
             namespace = self._namespaces.get(name)
@@ -280,7 +279,7 @@ class MetricReader:
         return range(self._broker.shards) if is_measured else [self._shard_of(query)]
 
     async def silent(self, shards: Iterable[int]) -> dict[int, StoreError]:
-        """Those of these shards that do not answer, each with the error."""
+        """Returns which of these shards do not answer, each with the error."""
         asked = {shard: start(self._broker.ask(PointsQuestion([]), [shard])) for shard in shards}
         found: dict[int, StoreError] = {}
         for shard, answer in asked.items():

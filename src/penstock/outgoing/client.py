@@ -156,7 +156,7 @@ class OutgoingHttp:
         raise OutgoingFailed("its name has no address")
 
     async def _addresses(self, url: OutgoingUrl) -> list[str]:
-        """Those of the host that may be called. Raises OutgoingFailed or OSError."""
+        """Returns the addresses of the host that may be called. Raises OutgoingFailed or OSError."""
         with suppress(ValueError):
             return [str(ip_address(url.host))]  # the operator has named it
         found = await self._resolve(url.host, url.port)

@@ -20,7 +20,7 @@ class OutgoingUrl(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> OutgoingUrl | None:
-        """None if it is no URL that is the same for everyone who reads it."""
+        """Returns None if the text is not a URL that means the same to everyone who reads it."""
         try:
             parts = urlsplit(text)
             port = parts.port
@@ -36,7 +36,7 @@ class OutgoingUrl(NamedTuple):
         return cls(scheme, host.lower().rstrip("."), port or _PORTS[scheme], parts.path or "/", parts.query)
 
     def is_below(self, allowed: OutgoingUrl) -> bool:
-        """Is it the same address, and the same path or one below it?"""
+        """Whether the address is the same, and the path is the same one or below it."""
         prefix = allowed.path.rstrip("/")
         is_same_path = self.path == allowed.path or self.path.startswith(f"{prefix}/")
         return self[:3] == allowed[:3] and is_same_path

@@ -93,8 +93,8 @@ class Lane:
 class ExpiryPause(msgspec.Struct, frozen=True):
     """Only messages that were past their retention before it began expire until it ends.
 
-    Begins at a start after a long time by the clock, which may be wrong now or was wrong then: an operator can still
-    raise the retention of the queues."""
+    The pause begins at a start after a long time by the clock, which may be wrong now or was wrong then: an operator
+    can still raise the retention of the queues."""
 
     since_ms: int = 0
     until_ms: int = 0
@@ -144,12 +144,12 @@ class Backlog(Generic[L]):
         self.delayed = 0
         self.delayed_in_memory = 0
         self.delayed_from_ms = NEVER  # delayed messages that only the store has are due at or after this time
-        self.unlisted = False  # may there be messages behind the frontier?
+        self.unlisted = False  # whether there may be messages behind the frontier
         self.frontier = purged_to
         self.timers: list[
             tuple[int, int]
         ] = []  # a heap of (due_ms, seq); void if the entry has another due time
-        self.reading = False  # is a read under way?
+        self.reading = False  # whether a read is under way
         self.arriving: Set[int] = frozenset()  # messages that may be durable before the queue knows them
         self.lookups = 0  # messages being looked up in the store by seq, beside the read
         self._removed: set[int] = set()  # left memory, and the store may still show them
@@ -388,7 +388,7 @@ class Backlog(Generic[L]):
         return max(expires_ms, self._swept_ms + _SWEEP_PAUSE_MS)
 
     def stored_expired(self, now_ms: int) -> bool:
-        """Are there messages past their retention that only the store has?"""
+        """Whether messages are past their retention that only the store has."""
         oldest_ms = self.stored_oldest_ms
         return oldest_ms != NEVER and oldest_ms <= self.expiry_cutoff_ms(now_ms) and not self.complete
 
@@ -403,16 +403,16 @@ class Backlog(Generic[L]):
 
     @property
     def complete(self) -> bool:
-        """Is every message of the queue in memory?"""
+        """Whether every message of the queue is in memory."""
         return len(self.index) == self.total
 
     def is_new(self, row: EntryRow) -> bool:
-        """Is this row of a read a message that memory does not have and should?"""
+        """Whether this row of a read is a message that memory does not have and should have."""
         seq = row[0]
         return not (seq in self.index or seq in self._removed or seq in self.arriving)
 
     def knows(self, seq: int) -> bool:
-        """Can memory say whether this message is in the queue?"""
+        """Whether memory can say if this message is in the queue."""
         return seq in self.index or len(self.index) == self.total or seq in self._removed
 
     def wants_more(self, lane: L) -> None:
@@ -439,5 +439,5 @@ class Backlog(Generic[L]):
 
     @property
     def may_trim(self) -> bool:
-        """May messages be left to the store? Not while the answer of a read may contradict it."""
+        """Whether messages may be left to the store: not while the answer of a read may contradict it."""
         return not (self.reading or self.unlisted or self.lookups)

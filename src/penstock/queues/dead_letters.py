@@ -13,8 +13,8 @@ from penstock.queues.settings import QueueSettings
 
 
 def is_dead_letter(entry: Entry, receives_max: int) -> bool:
-    """SQS: a message that was received ``receives_max`` times in this queue goes to the dead-letter queue when the
-    next receive finds it, instead of being delivered."""
+    """Whether a message is a dead letter. SQS: a message that was received ``receives_max`` times in this queue goes
+    to the dead-letter queue when the next receive finds it, instead of being delivered."""
     return entry.receives - entry.receives_before >= receives_max
 
 

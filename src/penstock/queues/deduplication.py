@@ -26,7 +26,7 @@ def content_id(body: str) -> str:
 
 
 class SendDigests:
-    """Under which digest a send is remembered."""
+    """Makes the digests under which sends are remembered."""
 
     def __init__(self, key: bytes) -> None:
         self._keyed = blake2b(key=key[:64], digest_size=16, person=b"dedup")
@@ -113,7 +113,7 @@ class DedupMemory:
         return self._sends.get(self._order[0], 0) >> _SEQ_BITS if self._order else None
 
     def forget(self, now_ms: int) -> tuple[int, int]:
-        """Drop what is past its window; the highest number dropped (0 if none), and how many were."""
+        """Drop what is past its window. Returns the highest number dropped (0 if none), and how many were dropped."""
         forgotten, before = 0, len(self._sends)
         while self._order:
             packed = self._sends.get(self._order[0])

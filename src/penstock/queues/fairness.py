@@ -95,7 +95,7 @@ class TenantLane(Lane):
             heappop(self.returned)
 
     def _is_void(self, seq: int) -> bool:
-        """Asked once for each place, which the caller then removes."""
+        """Whether a place is void. This is asked once for each place, which the caller then removes."""
         left = self._void.get(seq)
         if left is None:
             return False
@@ -147,7 +147,8 @@ class Fairness:
         return sum(tenant.ready for tenant in self._full.values()) if self._full else 0
 
     def _is_full(self, tenant: TenantLane) -> bool:
-        """Messages without a group are for nothing in particular: they are never too many."""
+        """Whether the tenant of a group has too many in flight. Messages without a group have no tenant: they are
+        never too many."""
         if not self.in_flight_max or tenant.group is None or tenant.in_flight < self.in_flight_max:
             self._full.pop(tenant.group, None)
             return False
@@ -208,7 +209,8 @@ class Fairness:
         return min(noisy, key=lambda t: t.in_flight, default=None)
 
     def _is_noisy(self, tenant: TenantLane, in_flight: int, now_ms: int) -> bool:
-        """SQS: a tenant is noisy when more than a tenth of all messages in flight are its own, at least thirty."""
+        """Whether a tenant is noisy. SQS: it is when more than a tenth of all messages in flight are its own, at
+        least thirty."""
         return (
             tenant.in_flight >= self._limits.noisy_in_flight_min
             and tenant.group is not None

@@ -210,11 +210,11 @@ class FifoQueue(Queue):
         )
 
     def _is_next(self, lane: GroupLane, entry: Entry) -> bool:
-        """Is nothing of the group before this message that only the store has?"""
+        """Whether no message of the group that only the store has is before this one."""
         return not (self._follows_stored(lane, entry) or self._is_behind_frontier(entry))
 
     def _follows_stored(self, lane: GroupLane, entry: Entry) -> bool:
-        """May the store have a message of the group before this one?
+        """Whether the store may have a message of the group before this one.
 
         It may after a restart or an edit: both fill memory with those in flight first, whatever waits before them."""
         return lane.stored > 0 and entry.position > lane.loaded_to + 1
@@ -352,7 +352,7 @@ class FifoQueue(Queue):
         return Counts(backlog.total - backlog.in_flight - delayed, backlog.in_flight, delayed)
 
     def counts_lag(self, now_ms: int) -> bool:
-        """Has something expired in the store that the counts do not know yet?"""
+        """Whether something has expired in the store that the counts do not know yet."""
         return self.backlog.stored_expired(now_ms)
 
     def next_read(self, now_ms: int) -> paging.Read | None:
@@ -370,7 +370,7 @@ class FifoQueue(Queue):
     def _wants_more(self, lane: GroupLane) -> None:
         """Ask for what the group needs from the store: a message before its first in memory, or its next ones.
 
-        A first message in flight is no reason to wait: it does not block those before it."""
+        A first message in flight is not a reason to wait: it does not block those before it."""
         head = lane.entries[0] if lane.entries else None
         if head is None:
             self.backlog.wants_more(lane)

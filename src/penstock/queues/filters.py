@@ -170,7 +170,7 @@ class MessageFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         return message.content is not None and self.matches_content(message.content, budget)
 
     def matches_row(self, row: EntryRow, state: State, now_ms: int) -> bool:
-        """Do the conditions hold that need no content?"""
+        """Whether the conditions hold that need no content."""
         age_ms = now_ms - row.enqueued_ms
         return (
             (self.state is None or STATES[self.state] is state)
@@ -183,7 +183,7 @@ class MessageFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         )
 
     def matches_content(self, content: Content, budget: RegexBudget) -> bool:
-        """Do the conditions on the content hold? The cheap ones first. Raises FilterTooSlow."""
+        """Whether the conditions on the content hold; the cheap ones are checked first. Raises FilterTooSlow."""
         return (
             (not self.id or content.id in self.id)
             and (self.body is None or self.body in content.body)

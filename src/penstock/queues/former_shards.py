@@ -63,7 +63,7 @@ class FormerShards:
         raise HandleInvalid
 
     def first_send(self, number: int) -> Sent | None:
-        """What the send with this number was answered, if it was sent to a former shard."""
+        """Returns what the response to the send with this number said, if it was sent to a former shard."""
         shard = self._of(number)
         if shard is None:
             return None
@@ -71,7 +71,7 @@ class FormerShards:
         return Sent(shard.message_ids(first), first)
 
     def number_of(self, id: str) -> int | None:
-        """The number, as it is today, of the message to which a former shard gave this id; None: it is unknown."""
+        """The number, as it is today, of the message to which a former shard gave this id; None if it is unknown."""
         for shard in self._shards:
             number = shard.message_ids.number_of(id)
             if number is not None and shard.first <= number + shard.raised_by < shard.end:
@@ -79,7 +79,8 @@ class FormerShards:
         return None
 
     def send_digests(self, queue: int) -> SendDigests | None:
-        """Under which digests a queue that was created in a former shard remembers its sends, then and now."""
+        """Returns the digests under which a queue that was created in a former shard remembers its sends, then and
+        now."""
         shard = self._of(queue) if self._keyed_by_shard else None
         return None if shard is None else SendDigests(shard.secret)
 

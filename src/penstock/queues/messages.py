@@ -30,7 +30,8 @@ class Attribute(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Content(msgspec.Struct, frozen=True, array_like=True):
     """The part of a message that its sender gave, and its id.
 
-    Stored as a msgpack array: the order of the fields is the stored format. New ones come last, with a default."""
+    It is stored as a msgpack array: the order of the fields is the stored format. New ones come last, with a
+    default."""
 
     id: str
     body: str
@@ -39,7 +40,7 @@ class Content(msgspec.Struct, frozen=True, array_like=True):
     attributes: dict[str, Attribute] | None = None
     trace: str | None = None
     dedup_id: str | None = None
-    edited: bool = False  # is it not as its sender gave it any more?
+    edited: bool = False  # whether it is not as its sender gave it any more
 
     @property
     def bytes_sent(self) -> int:
@@ -82,7 +83,7 @@ class Sent(msgspec.Struct, frozen=True):
 
 
 class State(IntEnum):
-    """Where memory has an entry. Not stored: at load it follows from ``due_ms`` and ``receives``."""
+    """Where memory has an entry. It is not stored: at load it follows from ``due_ms`` and ``receives``."""
 
     READY = 0
     DELAYED = 1

@@ -71,10 +71,11 @@ def nothing_to_read(backlog: Backlog[L], now_ms: int) -> bool:
 def next_read(
     backlog: Backlog[L], now_ms: int, *, due_ms_max: int, at_hand: bool, refill: bool, list_more: bool
 ) -> Read | None:
-    """What to read now; the answer comes back by one of the ``apply`` functions.
+    """Decide what to read now; the answer comes back by one of the ``apply`` functions.
 
-    ``due_ms_max``: up to which due time a stored message counts as ready. ``at_hand``: can a receive be answered from
-    memory? ``refill``: should lanes be refilled? ``list_more``: list more groups even if there are many already."""
+    ``due_ms_max``: up to which due time a stored message counts as ready. ``at_hand``: whether a receive can be
+    answered from memory. ``refill``: whether lanes should be refilled. ``list_more``: list more groups even if there
+    are many already."""
     read = (
         _read_delayed(backlog, now_ms)
         or (_read_waiting(backlog, due_ms_max) if refill and not at_hand else None)
@@ -131,7 +132,8 @@ def apply_groups(
     found: tuple[Iterable[tuple[str | None, int, int]], int],
     now_ms: int,
 ) -> list[L]:
-    """Found behind the frontier: (group, count, first position) in order, and the last position looked at."""
+    """Add what was found behind the frontier: (group, count, first position) in order, and the last position looked
+    at."""
     backlog.reading = False
     groups, last = found
     rows, lanes = 0, []
@@ -182,7 +184,7 @@ def apply_delayed(backlog: Backlog[L], asked: ReadDelayed, rows: list[EntryRow])
 def apply_expired(
     backlog: Backlog[L], asked: ReadExpired, found: tuple[list[EntryRow], int | None], changes: Changes
 ) -> None:
-    """Remove expired messages that only the store has. Found: those, and when the oldest of all was enqueued."""
+    """Remove expired messages that only the store has. ``found``: those, and when the oldest of all was enqueued."""
     backlog.reading = False
     rows, oldest_ms = found
     for row in rows:

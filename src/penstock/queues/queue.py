@@ -218,7 +218,7 @@ class Queue(ABC):
         changes: Changes,
         stored: Stored | None = None,
     ) -> PenstockError | None:
-        """Like :meth:`delete`, but the message stays hidden for the given time from now on."""
+        """Does the same as :meth:`delete`, but the message stays hidden for the given time from now on."""
         entry = self.backlog.index.get(receipt.seq) or self._look_up(receipt, now_ms, stored)
         refusal = self._refuse_change(receipt, entry)
         if refusal is not None:
@@ -254,7 +254,7 @@ class Queue(ABC):
         return entry if entry is not None and self._is_current(receipt, entry) else None
 
     def _is_current(self, receipt: Receipt, entry: Entry) -> bool:
-        """Is the message in flight by this receive?"""
+        """Whether the message is in flight by this receive."""
         # An operator may have reset the count since: that is as if it had been sent then.
         return (
             entry.state is State.IN_FLIGHT
@@ -285,7 +285,7 @@ class Queue(ABC):
         self.backlog.purged_to = record.purged_to
 
     def purge(self, upto: int) -> None:
-        """Every message up to this position is void."""
+        """Void every message up to this position."""
         self.reset()
         self.backlog.holds.clear()
         self.backlog.purged_to = self.backlog.frontier = upto
@@ -308,7 +308,7 @@ class Queue(ABC):
         return withdrawn
 
     def give_back(self, withdrawn: Iterable[Entry], now_ms: int, changes: Changes) -> None:
-        """These do not move after all."""
+        """Give back messages that do not move after all."""
         for entry in withdrawn:
             if entry.state is State.IN_FLIGHT:
                 self._show_now(entry, now_ms, changes)

@@ -158,5 +158,5 @@ _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 
 
 def is_message_id(text: str) -> bool:
-    """Can a message have this id?"""
+    """Whether a message can have this id."""
     return _UUID_4.fullmatch(text) is not None

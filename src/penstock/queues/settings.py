@@ -75,7 +75,7 @@ class QueueRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueDefinition(NamedTuple):
-    """What a queue is going to be."""
+    """The name, the settings and the tags that a queue is to have."""
 
     name: QueueName
     settings: QueueSettings

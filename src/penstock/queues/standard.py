@@ -273,7 +273,7 @@ class StandardQueue(Queue):
         )
 
     def counts_lag(self, now_ms: int) -> bool:
-        """Has something come due or expired in the store that the counts do not know yet?"""
+        """Whether something has come due or expired in the store that the counts do not know yet."""
         return self.backlog.stored_expired(now_ms) or self.backlog.delayed_from_ms <= now_ms
 
     def next_read(self, now_ms: int) -> paging.Read | None:

@@ -41,7 +41,7 @@ _PIECE_BYTES = 1024 * 1024
 
 
 Progress = Callable[[float], None]
-"""Called with the part that is done, from 0 to 1."""
+"""A function that is called with the part that is done, from 0 to 1."""
 
 
 class Member(msgspec.Struct, frozen=True):

@@ -157,7 +157,8 @@ class Requesters:
         self._cache: BoundedCache[Requester, Requester] = BoundedCache(_REQUESTERS_MAX)
 
     def of(self, peer: Peer, key: tuple[Caller, Origin, bytes]) -> Requester:
-        """Kept with the connection: its next request is mostly the same client's. What clients choose is cut."""
+        """Returns the requester, which is kept with the connection: its next request is mostly the same client's.
+        What clients choose is cut."""
         caller, origin, agent = key
         by = caller.space.account if caller.principal is None else _name_of(caller.principal)
         found = Requester(by[:_NAME_MAX], origin.source_ip, agent[:_USER_AGENT_SHOWN_MAX].decode("latin-1"))
@@ -176,7 +177,8 @@ def _name_of(principal: Principal) -> str:
 
 
 def sender_id(access_key: str) -> str:
-    """Shaped like the unique id of an IAM user. SQS: a sender is never shown by the account number."""
+    """Returns an id that looks like the unique id of an IAM user. SQS: a sender is never shown by the account
+    number."""
     digest = hashlib.sha256(b"sender:" + access_key.encode()).digest()
     return "AIDA" + base64.b32encode(digest)[:17].decode()
 

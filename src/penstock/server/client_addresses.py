@@ -23,7 +23,8 @@ _MANY = ""
 
 
 def read_ip(address: str) -> IPv4Address | IPv6Address | None:
-    """None if it is no address. A dual-stack socket shows IPv4 peers as ::ffff:a.b.c.d, which is read as IPv4."""
+    """Returns None if the text is not an address. A dual-stack socket shows IPv4 peers as ::ffff:a.b.c.d, which is
+    read as IPv4."""
     try:
         ip = ip_address(address.partition("%")[0])
     except ValueError:

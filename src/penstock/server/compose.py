@@ -148,11 +148,11 @@ class EarlyParts:
         self.webhooks.change(config.alarm_webhooks)
 
     def declared(self, config: Config) -> None:
-        """These queues are declared now."""
+        """Note that these queues are declared now."""
         self.config = replace(self.config, queues=config.queues)
 
     def look_around(self) -> None:
-        """Once a second, on the event loop: at files that may have changed, and at the disk."""
+        """Look at files that may have changed, and at the disk. This is called once a second, on the event loop."""
         self.security.reload(self.listener, requested=False)
         if self._warns_of_disk:
             self.disk_space.check(time.monotonic())
@@ -415,7 +415,7 @@ def _controlled_time(config: Config) -> ControlledTime | None:
 
 
 def _telemetry_class(config: Config) -> type[Telemetry] | None:
-    """None: the operator does not want it. Raises PenstockError."""
+    """Returns None if the operator does not want telemetry. Raises PenstockError."""
     if config.telemetry_endpoint is None:
         return None
     try:

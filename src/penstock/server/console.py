@@ -245,7 +245,7 @@ class Console:
         ).encode()
 
     async def _ask_sts(self, request: PageRequest, asker: Asker, action: str, **members: str) -> dict | None:  # type: ignore[type-arg]
-        """None: the server does not accept the keys."""
+        """Ask STS with the keys of a user. Returns None if the server does not accept them."""
         body = urlencode({"Action": action, "Version": STS.version, **members}).encode()
         headers = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}
         response = await self._ask(request, asker, "POST", "/", headers, body, STS)
@@ -449,7 +449,7 @@ def _proof(secret: str) -> str:
 
 
 def _cookie_value(header: bytes) -> bytes:
-    """Ours, whatever other servers on the same host have set; empty if there is none."""
+    """Returns our cookie, whatever other servers on the same host have set; empty if there is none."""
     for cookie in header.split(b";"):
         name, _, value = cookie.strip().partition(b"=")
         if name == COOKIE.encode():

@@ -51,7 +51,7 @@ SIGN_OUTS = RecordKind("sign_outs", SignOuts, by_home)
 
 
 class SessionQuestion(ShardQuestion[bool], frozen=True):
-    """Has this session ended?"""
+    """Asks whether a session has ended."""
 
     kind: ClassVar[str] = "console-session"
     user: str
@@ -94,7 +94,7 @@ class EndedSessions:
     """The ended sessions of the console, in all shards."""
 
     def __init__(self, broker: Broker) -> None:
-        """Must be made before the first shard of the broker is opened."""
+        """This must be constructed before the first shard of the broker is opened."""
         self._broker = broker
         broker.extend(ShardSignOuts, [SessionQuestion])
 

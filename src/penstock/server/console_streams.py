@@ -35,7 +35,7 @@ Ending = asyncio.Event  # of one stream: set if it has to end
 
 
 class Viewer(NamedTuple):
-    """Whose streams are counted together."""
+    """The account and the network whose streams are counted together."""
 
     account: str  # empty on an open server
     network: str
@@ -109,7 +109,7 @@ class ConsoleStreams:
                 event, digest = await self._question(viewer, ending, ask, shown)
                 if event is not None:
                     yield event
-                    event, silent_s = None, 0.0  # not held while nothing changes
+                    event, silent_s = None, 0.0  # not in memory while nothing changes
                 elif silent_s >= _PING_S:
                     silent_s = 0.0
                     yield _PING
@@ -136,7 +136,7 @@ class ConsoleStreams:
         return b"data: " + response.body.strip().replace(b"\n", b" ") + b"\n\n", digest
 
     async def _in_turn(self, account: str, ending: Ending, ask: Ask) -> Response | None:
-        """None: the stream has to end."""
+        """Wait for a turn, and ask. Returns None if the stream has to end."""
         await self._turns.take(account)
         if ending.is_set():
             self._turns.give_back(account)

@@ -1,4 +1,4 @@
-"""Health: is the server alive, may it be sent requests, and the pages that say so.
+"""Health: whether the server is alive and may be sent requests, and the pages that say so.
 
 Alive: it responds. Ready: everything that was expected at the start is done, no stop was requested, and no watched
 condition holds. A server that can do a part of its work is ready; the pages show what it cannot do.
@@ -28,7 +28,7 @@ class Health:
         self.facts: dict[str, str] = {}
         """Lines of /health that do not change."""
         self.unconditional = True
-        """Ready, and nothing has to be asked."""
+        """Whether the server is ready, and no condition has to be asked."""
 
     def expect(self, reason: str) -> None:
         """The server is not ready until :meth:`done` is called with the same text, which is shown."""

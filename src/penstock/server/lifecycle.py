@@ -144,7 +144,7 @@ def compose(make: Callable[[], T]) -> T:
 
 
 class _StopRequest:
-    """Set by a signal, or by a store that can no longer be trusted."""
+    """A request to stop, set by a signal or by a store that can no longer be trusted."""
 
     def __init__(self) -> None:
         self.requested = asyncio.Event()

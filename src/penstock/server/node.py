@@ -44,7 +44,7 @@ def link_security(config: Config, tls: LinkTls | None) -> LinkSecurity:
 
 
 def check_no_nodes(leases: Leases) -> None:
-    """A server that is no node takes all shards, but not from nodes that are alive. Raises StoreRefused."""
+    """A server that is not a node takes all shards, but not from nodes that are alive. Raises StoreRefused."""
     try:
         alive = [node.address for node in leases.view().nodes if node.age_ms < TIMES.valid * 1000]
     finally:

@@ -59,7 +59,7 @@ class PeekPage:
 
 
 def _as_receive(request: Request, call: Call) -> bytes | None:
-    """The target of a ReceiveMessage for the same queue; None: the path is none of these."""
+    """The target of a ReceiveMessage for the same queue; None if the path is of another form."""
     path, _, query = request.target.partition(b"?")
     below = path[len(_PATH) :].strip(b"/")
     queue = b"/"

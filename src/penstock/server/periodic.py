@@ -33,7 +33,7 @@ class PeriodicThread:
         self._thread.start()
 
     def run_now(self) -> Future[None]:
-        """Done when the work is, or was in vain."""
+        """Do the work without waiting for the next second. The future is done when the work is, even if it fails."""
         done: Future[None] = Future()
         self._requests.append(done)
         self._wake.set()

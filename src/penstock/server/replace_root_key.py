@@ -50,7 +50,7 @@ def replace_root_key(config: Config, old: RootKey, new: RootKey) -> Sequence[Pat
 
 @contextmanager
 def _server_stopped(config: Config) -> Iterator[None]:
-    """No server uses the data, and none starts to: it would continue with the old key."""
+    """Ensure that no server uses the data and none starts to: it would continue with the old key."""
     path = config.data / LOCK_FILE
     try:
         has_lock = not config.memory and exists(path)
@@ -102,7 +102,7 @@ def replace_in_files(
 
 
 def _keyring_data(file: KeyringFile, old: RootKey, new: RootKey) -> bytes | None:
-    """None: it is under the new key already."""
+    """Returns the keyring under the new key; None if it is under that already."""
     if file.root_key not in (old.fingerprint, new.fingerprint):
         given = f"neither the present one ({old.fingerprint}) nor the new one ({new.fingerprint})"
         raise KeyringInvalid(
@@ -127,7 +127,7 @@ def _keyring_data(file: KeyringFile, old: RootKey, new: RootKey) -> bytes | None
 
 
 def _credentials_data(text: str, old: RootKey, new: RootKey) -> bytes | None:
-    """None: all secrets are under the new key already."""
+    """Returns the credentials under the new key; None if all secrets are under that already."""
     content = parse_credentials(text)
     changed = [_reencrypt_secret(each.key, old, new) for each in all_keys(content)]
     return checked_text(content, text) if any(changed) else None

@@ -85,7 +85,8 @@ class Security:
         return self._make_throttle(rate, config.requests_burst or rate) if rate else None
 
     def reload(self, listener: Listener, *, requested: bool) -> None:
-        """Once a second: read files that have changed, or all of them if the operator has ``requested`` it."""
+        """Read files that have changed, or all of them if the operator has ``requested`` it. This is called once a
+        second."""
         if requested and self._reloading is not None:
             self._credentials_read = self._reloading.run_now()
         with logging_errors("reload certificates"):
@@ -146,7 +147,7 @@ def tls_files(config: Config) -> TlsFiles | None:
 
 
 def link_tls(config: Config) -> LinkTls | None:
-    """None: what nodes exchange is encrypted with the secret of the cluster. Raises TlsError."""
+    """Returns None if what nodes exchange is encrypted with the secret of the cluster. Raises TlsError."""
     certificate, key, authority = (
         config.cluster_tls_certificate,
         config.cluster_tls_key,
@@ -158,7 +159,7 @@ def link_tls(config: Config) -> LinkTls | None:
 
 
 def open_credentials(config: Config, root: RootKey | None, clock: Clock) -> Credentials | None:
-    """None: the server is open. Raises CredentialsError or RootKeyError."""
+    """Returns None for an open server. Raises CredentialsError or RootKeyError."""
     path = config.credentials
     if path is None:
         return None

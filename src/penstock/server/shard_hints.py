@@ -42,8 +42,8 @@ class ShardHints:
         self._cache: BoundedCache[tuple[str, bytes], int] = BoundedCache(_CACHED_BYTES_MAX, _size_of)
 
     def shard_of(self, request: Request) -> int | None:
-        """None: it has to be verified and decoded first. Only AWS JSON is looked at, which today's SDKs speak, and
-        paths of the admin API."""
+        """Returns the shard of a request; None if it has to be verified and decoded first. Only AWS JSON is looked
+        at, which today's SDKs speak, and paths of the admin API."""
         headers = request.headers
         authorization = headers.get(b"authorization")
         if authorization is None or headers.get(b"content-type") not in JSON_TYPES:

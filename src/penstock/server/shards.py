@@ -38,7 +38,7 @@ class ShardRuntime(Runtime, Protocol):
 
 
 class Runtimes(Protocol):
-    """What gives each shard its clock and its runtime."""
+    """Gives each shard its clock and its runtime."""
 
     def soon(self, callback: Callable[[], None], /) -> Any:
         """Call back when the events at hand are done."""
@@ -90,7 +90,7 @@ def _open_store(store: EncryptedStore) -> ShardState:
 
 
 class ShardLeases(NamedTuple):
-    """What tells that another process may have a shard."""
+    """Tells that another process may have a shard."""
 
     has_ended: Callable[[], bool]  # of all shards, see ``Shard``
     on_lost: Callable[[int], None]  # called with a shard when this process no longer serves it

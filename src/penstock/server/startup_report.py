@@ -16,7 +16,7 @@ _TEST_CLOCK = "a test clock, for example: penstock test advance 15m"
 
 
 class Recovered(NamedTuple):
-    """What the store held at the start."""
+    """What the store contained at the start."""
 
     queues: int
     messages: int

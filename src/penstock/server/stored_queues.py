@@ -12,7 +12,7 @@ from penstock.store.sqlite.site import SqliteSite
 
 
 def stored_queues(config: Config) -> dict[QueueName, QueueRecord] | None:
-    """None: it cannot be known here, as with a database. Raises StoreRefused."""
+    """Returns the queues of the store; None if they cannot be known here, as with a database. Raises StoreRefused."""
     if config.store is not None:
         return None
     site = SqliteSite(config.data)

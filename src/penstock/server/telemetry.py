@@ -82,7 +82,7 @@ class Telemetry:
                 waiting.cancel()
 
     def close(self) -> None:
-        """Export what is left. Runs in a thread, because it may take some seconds."""
+        """Export what is left. This runs in a thread, because it may take some seconds."""
         self._traces.shutdown()
         self._metrics.shutdown()
 

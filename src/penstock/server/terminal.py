@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 class Terminal:
     def __init__(self) -> None:
-        """Is made before the handler of SIGHUP is changed."""
+        """This must be constructed before the handler of SIGHUP is changed."""
         self.ends_server = signal.getsignal(signal.SIGHUP) != signal.SIG_IGN and _has_terminal()
 
     def on_hangup_signal(self, closed: Callable[[], object], reload: Callable[[], object]) -> None:

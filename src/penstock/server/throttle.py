@@ -41,7 +41,8 @@ class Throttle:
         self._next_cleanup_s = float("-inf")
 
     def accept(self, caller: str, now_s: float) -> bool:
-        """Is one more request of this caller within its rate? Only accepted ones count. Monotonic time."""
+        """Whether one more request of this caller is within its rate. Only accepted ones count. The time is
+        monotonic."""
         used_up_s = self._used_up_s.get(caller)
         if used_up_s is None and len(self._used_up_s) >= self._callers_max:
             caller = self._name_if_full(caller, now_s)

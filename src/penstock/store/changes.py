@@ -171,7 +171,7 @@ class Changes:
 
     @property
     def is_short(self) -> bool:
-        """Can it be written quickly, if anything can? Forgotten sends may be thousands."""
+        """Whether it can be written quickly, if anything can. Forgotten sends may be thousands."""
         rows = len(self.added) + len(self.updated) + len(self.removed) + self.forgotten_rows
         return rows <= _SHORT_ROWS and self.bytes <= _SHORT_BYTES
 

@@ -48,20 +48,20 @@ class Cipher(Protocol):
 
     @property
     def encrypts(self) -> bool:
-        """False: it gives every content back as it is."""
+        """Whether it encrypts; otherwise it gives every content back as it is."""
 
     def encrypt(self, contents: Sequence[tuple[KeyUse | None, int, bytes]]) -> tuple[list[bytes], set[bytes]]:
-        """Each content encrypted under the key its queue uses, and bound to its seq; as it is, if that uses none. And
-        how the encrypted ones begin, up to ``head_bytes``. Never fails."""
+        """Returns each content encrypted under the key that its queue uses and bound to its seq, or as it is if its
+        queue uses no key. Also returns how the encrypted ones begin, up to ``head_bytes``. Never fails."""
 
     def decrypt(self, seq: int, content: bytes) -> bytes:
         """Plain contents are given back as they are. Raises KeyUnavailable or DecryptionFailed."""
 
     def has_key(self, head: bytes) -> bool:
-        """Is there the key, disabled perhaps, of a content that begins so? Plain contents need none."""
+        """Whether the key, disabled perhaps, of a content that begins so exists. Plain contents need no key."""
 
     def needs_reencryption(self, use: KeyUse, head: bytes) -> bool:
-        """Should the content that begins so be encrypted again?"""
+        """Whether the content that begins so should be encrypted again."""
 
 
 class EncryptedStore:

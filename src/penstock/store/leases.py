@@ -43,8 +43,8 @@ class ClusterView(NamedTuple):
 
 
 class Leases(Protocol):
-    """Blocking, from one thread at a time. Raises StoreError if the database cannot be reached or does not answer in
-    time: then a change was made or not, and the next view shows which."""
+    """The methods block, and are called from one thread at a time. They raise StoreError if the database cannot be
+    reached or does not answer in time: then a change was made or not, and the next view shows which."""
 
     def register(
         self, id: str, address: str, version: str, *, proof: bytes, is_draining: bool, valid_ms: int
@@ -66,18 +66,19 @@ class Leases(Protocol):
         False if the owner has changed."""
 
     def serving(self, shard: int, epoch: int, owner: str) -> bool:
-        """The owner has loaded the shard."""
+        """Note that the owner has loaded the shard."""
 
     def leave(self, id: str) -> None:
         """The node ends: its shards can be taken at once."""
 
     def drain(self, address: str, *, is_draining: bool) -> bool:
-        """Mark the node with this address; False if there is none."""
+        """Mark the node with this address. Returns False if there is none."""
 
     def wish(self, shard: int, address: str | None) -> bool:
-        """Where an operator wants a shard; None: anywhere. False if there is no such shard."""
+        """Set where an operator wants a shard; None if it may be anywhere. Returns False if there is no such
+        shard."""
 
     def abort(self) -> None:
-        """End a call that waits for a database that does not answer. Is called by another thread."""
+        """End a call that waits for a database that does not answer. Another thread calls this."""
 
     def close(self) -> None: ...

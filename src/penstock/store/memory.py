@@ -119,14 +119,14 @@ class MemoryStore:
         self._purges: dict[int, Purge] = {}
 
     def open(self) -> ShardState:
-        """May be called again: then it is as if another process had taken the shard."""
+        """Open the shard. If this is called again, it is as if another process had taken the shard."""
         with self._lock:
             self._end = JournalEnd(self._end.number, secrets.token_bytes(16))
             records = {kind: dict(records) for kind, records in self._records.items() if records}
             return ShardState(self._end, self._mark, self._secret, records, self.usage())
 
     def close(self) -> None:
-        """What is kept stays until the object goes."""
+        """Close the shard. What is stored stays until the object goes."""
 
     # -- writing ---------------------------------------------------------------------------------------------
 
@@ -406,7 +406,7 @@ class MemorySite:
 
 
 def _check_text(text: str) -> None:
-    """Refuse what is no Unicode text, like other stores."""
+    """Refuse text that is not Unicode, like other stores."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -29,7 +29,7 @@ class Relocation(Protocol):
 
     @property
     def shards(self) -> int:
-        """How many the target has."""
+        """How many shards the target has."""
 
     @property
     def fed(self) -> Sequence[int]:
@@ -37,17 +37,17 @@ class Relocation(Protocol):
 
     @property
     def fed_alone(self) -> Sequence[int]:
-        """Those of them that take nothing of another one."""
+        """The shards of the target that take something of this one and nothing of another one."""
 
     def queue(self, id: int) -> QueuePlace | None:
-        """None: the queue is gone."""
+        """Returns where a queue goes; None if the queue is gone."""
 
     def returning(self, task: str) -> int:
         """How many messages of a task go back to their queue, because they never arrived in another shard."""
 
 
 MovedRecords = Sequence[tuple[int, StoredRecord]]
-"""Each with its shard of the target."""
+"""Records, each with its shard of the target."""
 
 Move = Callable[[Relocation, StoredRecord], MovedRecords]
 

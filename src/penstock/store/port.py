@@ -75,7 +75,7 @@ class Selection(NamedTuple):
     due_ms_max: int = LAST
     enqueued_ms_min: int = 0
     enqueued_ms_max: int = LAST
-    received: bool | None = None  # was it ever received?
+    received: bool | None = None  # whether it was ever received
 
 
 class Cursor(NamedTuple):
@@ -131,7 +131,7 @@ class Store(Protocol):
     def end(self) -> JournalEnd:
         """The last commit there is. If it is ours and has our number, a commit of unknown outcome was made.
 
-        May raise StoreLost if another process has taken the shard: then it stays unknown here."""
+        It may raise StoreLost if another process has taken the shard: then it stays unknown here."""
 
     def records(self, kind: str) -> Mapping[str, bytes]:
         """All records of a kind, by key."""
@@ -167,7 +167,7 @@ class Store(Protocol):
     def count(self, which: Selection) -> int: ...
 
     def lookup(self, queue: int, after: int, seqs: Sequence[int]) -> list[EntryRow]:
-        """Those of these messages that are in the queue beyond a position, without content."""
+        """Returns those of these messages that are in the queue beyond a position, without content."""
 
     def contents(self, seqs: Sequence[int]) -> dict[int, bytes]: ...
 
@@ -181,11 +181,12 @@ class Store(Protocol):
         """The sends a queue still remembers, oldest first: those with a seq beyond ``after``."""
 
     def usage(self, queue: int | None = None) -> dict[int, Usage]:
-        """What each queue holds that holds something, or one queue. Kept with every commit, never counted."""
+        """Returns what each queue holds that holds something, or one queue. This is written with every commit, and
+        never counted."""
 
     def maintain(self, rows_max: int) -> bool:
-        """Do a bounded piece of housekeeping, such as removing void rows; True if there is more. Not concurrent
-        with an append."""
+        """Do a bounded piece of housekeeping, such as removing void rows; True if there is more. No append runs at
+        the same time."""
 
     def status(self) -> StoreStatus: ...
 

@@ -246,8 +246,8 @@ class InProcessBroker(QueueAssertions):
         return found
 
     def _find(self, queue: str) -> LiveQueue:
-        """On the loop. Everything in the broker is this test's, whatever keys its clients have: if the account has no
-        such queue, that of another one is meant. Raises _NoQueue."""
+        """Find a queue; this is called on the loop. Everything in the broker is this test's, whatever keys its
+        clients have: if the account has no such queue, that of another one is meant. Raises _NoQueue."""
         name = queue.rstrip("/").rpartition("/" if "://" in queue else ":")[2]
         queues = self._server.parts.broker.queues()
         found = [each for each in queues if each.name.name == name]
@@ -291,7 +291,7 @@ class BrokerClock:
     """
 
     def __init__(self, broker: InProcessBroker) -> None:
-        """Made by the broker: ``broker.clock``.
+        """The broker makes its clock: use ``broker.clock``.
 
         :param broker: The broker.
         """

@@ -110,7 +110,7 @@ class ControlledTime:
             done.resolve(None)
 
     def _turn(self) -> Promise[None]:
-        """Done when the events at hand are."""
+        """Returns a promise that is resolved when the events at hand are done."""
         turn: Promise[None] = Promise()
         self._loop.call_soon(turn.resolve, None)
         return turn
@@ -136,7 +136,7 @@ class ControlledTime:
             self.run()
 
     def stop(self) -> None:
-        """The server has stopped: nothing happens any more. May be called in any thread."""
+        """The server has stopped: nothing happens any more. This may be called in any thread."""
         self._closed = True
 
     # -- the loop --------------------------------------------------------------------------------------------------

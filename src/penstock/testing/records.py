@@ -56,7 +56,7 @@ class MessageRecords(Part):
         return self
 
     def of_queue(self, queue: int) -> list[MessageRecord]:
-        """Oldest first."""
+        """Returns the messages of a queue, oldest first."""
         return [record for record in self._queues.get(queue, {}).values() if record.content]
 
     def forgotten(self, queue: int) -> int:
@@ -111,7 +111,7 @@ class MessageRecords(Part):
         self._queue_of[row.seq] = row.queue
 
     def _update(self, update: EntryUpdate) -> None:
-        """Received, hidden or shown; or moved from another queue, as dead letters are."""
+        """Record that a message was received, hidden or shown; or moved from another queue, as dead letters are."""
         there = self._queue_of.get(update.seq)
         if there is None:
             return

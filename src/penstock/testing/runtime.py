@@ -49,7 +49,7 @@ class SimulatedThread:
         return later
 
     def do_at_once(self) -> None:
-        """What was given last, if nothing is before it."""
+        """Do what was given last, if nothing is before it."""
         if self._outcome is None and len(self._functions) == 1 and not self.paused:
             self._functions.popleft()()()
 
@@ -126,7 +126,7 @@ class SimulatedRuntime:
     # -- what a test does ------------------------------------------------------------------------------------
 
     def step(self) -> bool:
-        """Do one thing; False if there is none that may be done."""
+        """Do one thing. Returns False if there is nothing that may be done."""
         able = [self._step_loop] if self._loop else []
         able += [thread.step for thread in (self.reader, self.writer) if thread.able]
         if not able:

@@ -30,7 +30,7 @@ class BrokerFailed(Exception):
 
 
 class ServerThread:
-    """Started once it is made."""
+    """A server in a thread, which is started when this is constructed."""
 
     def __init__(self, config: Config, *, frozen: bool = False) -> None:
         """Raises BrokerFailed."""
@@ -56,7 +56,7 @@ class ServerThread:
         return f"http://{_HOST}:{self.port}"
 
     def call(self, function: Callable[[], T]) -> T:
-        """Run a function on the loop of the server, and return what it returns. In any other thread."""
+        """Run a function on the loop of the server, and return what it returns. Call this in any other thread."""
         answer: Future[T] = Future()
 
         def called() -> None:
@@ -86,7 +86,7 @@ class ServerThread:
         return self._result(answer)
 
     def stop(self) -> None:
-        """Returns when it has stopped: nothing that it held is left."""
+        """Returns when it has stopped: nothing that it had is left."""
         if self._process == os.getpid() and self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stopping.set)
             self._thread.join(_ANSWERS_WITHIN_S)
@@ -149,5 +149,5 @@ class ServerThread:
             self.time.freeze(for_good=True)
 
     def _failed(self, error: StoreError) -> None:
-        """It cannot: a store in memory neither fails nor is taken."""
+        """Stop the server. This does not happen: a store in memory neither fails nor is taken."""
         self._stopping.set()

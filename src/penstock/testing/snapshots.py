@@ -100,7 +100,7 @@ def counted(count: int, noun: str) -> str:
 
 
 async def snapshot_of(queue: LiveQueue, broker: Broker, records: MessageRecords) -> QueueSnapshot:
-    """On the loop of the broker."""
+    """Makes a snapshot of a queue, on the loop of the broker."""
     from penstock.queues.messages import decode_content
 
     views = {view.row.seq: view async for view in _views(queue, broker)}

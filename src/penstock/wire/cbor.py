@@ -200,7 +200,7 @@ class _ItemReader:
         return length if major == _UNSIGNED else -1 - length
 
     def _ends(self, container: _Open, value: Any) -> bool:
-        """Put an item into an array or map. Whether that was its end."""
+        """Put an item into an array or map. Returns whether that was its end."""
         key = container.key
         members: Any = container.members
         if key is _NO_KEY:

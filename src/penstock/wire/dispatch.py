@@ -57,7 +57,7 @@ T = TypeVar("T")
 
 
 class Recorder(Protocol):
-    """What records requests, such as an audit log."""
+    """Records requests, such as in an audit log."""
 
     def wants(self, action: Action) -> bool:
         """Whether successful requests of this action are recorded. All others are passed to ``answered``, too."""
@@ -69,7 +69,7 @@ class Recorder(Protocol):
 
 
 class Meter(Protocol):
-    """What measures the requests of one action."""
+    """Measures the requests of one action."""
 
     succeeded: Histogram
 
@@ -104,7 +104,7 @@ class _Route(msgspec.Struct, frozen=True):
     recorded: bool  # even if it succeeds
     meter: Meter | None
     plain_writer: ResponseWriter | None = None  # if clients without a query mode get other statuses
-    # Reads what names the resource, and nothing else; None: that is no shorter.
+    # Reads what names the resource, and nothing else; None if that is not shorter.
     decode_resource: Callable[[Any], msgspec.Struct] | None = None
     # Decodes long requests in turns; None: there are none, or this one was decoded.
     decode_steps: Callable[[Any], Steps[msgspec.Struct]] | None = None
@@ -329,8 +329,8 @@ class Dispatcher:
         return self._xml.get(version) or next(iter(self._xml.values()), _BARE_XML)
 
     def refusal(self, fault: Fault, request_id: str, request: HttpRequest) -> Response:
-        """Like the function, with errors of the Query protocol in the form of the service whose version the request
-        names."""
+        """Does what the function does, with errors of the Query protocol in the form of the service whose version the
+        request names."""
         try:
             version = read_query(request).version if is_query(request) else ""
         except Fault:

@@ -56,8 +56,8 @@ class JsonDecoder:
             return read_struct(read_object(body), self._shape, budget)
 
     def steps(self, body: bytes) -> Steps[msgspec.Struct]:
-        """Like a call, with pauses where the body is read member by member. msgspec needs a few milliseconds for
-        the longest."""
+        """Does what a call does, with pauses where the body is read member by member. msgspec needs a few
+        milliseconds for the longest."""
         _check_members(body, self._members_max)
         try:
             return self._decode(body or b"{}")
@@ -143,7 +143,7 @@ def read_object(body: bytes) -> dict[str, Any]:
 
 
 def object_steps(body: bytes) -> Steps[dict[str, Any]]:
-    """Like :func:`read_object`, with a pause after each member of the outer lists and objects."""
+    """Does the same as :func:`read_object`, with a pause after each member of the outer lists and objects."""
     try:
         text = utf8_text(body)
         value, end = yield from _value_steps(text, _after_space(text, 0), _LEVELS_IN_STEPS)

@@ -174,7 +174,7 @@ def read_form(*sources: bytes, parameters_max: int = 0) -> Branch:
 
 
 def _form_steps(sources: tuple[bytes, ...], parameters_max: int) -> Steps[Branch]:
-    """Like :func:`read_form`, for a form that may be long."""
+    """Does the same as :func:`read_form`, for a form that may be long."""
     _check_count(sources, parameters_max)
     tree = Branch()
     for source in sources:
@@ -232,7 +232,7 @@ class FormDecoder:
         return self._made(_members(tree, self._shape, ""), form)
 
     def steps(self, form: Form) -> Steps[msgspec.Struct]:
-        """Like a call, with pauses."""
+        """Does what a call does, with pauses."""
         tree = yield from _form_steps(form.sources, self._parameters_max)
         return self._made((yield from _members_steps(tree, self._shape, "")), form)
 

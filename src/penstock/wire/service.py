@@ -50,7 +50,7 @@ class HttpRequest(Protocol):
 class Call(msgspec.Struct, kw_only=True, eq=False):
     """The context of one request: who calls, from where, and what happens if the client disconnects.
 
-    Created by the server with what it knows, completed by the dispatcher, passed to the handler.
+    The server creates it with what it knows, the dispatcher completes it and passes it to the handler.
     """
 
     request_id: str
@@ -303,7 +303,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResponseWriter(Protocol):
-    """Writes responses in one protocol. One for each service that speaks it."""
+    """Writes responses in one protocol. There is one for each service that speaks it."""
 
     def success(self, action: Action, response: Any, request_id: str) -> Response: ...
 
@@ -317,7 +317,7 @@ class WireProtocol(ResponseWriter, Protocol):
     """One protocol as one service speaks it."""
 
     def decoder(self, action: Action) -> Callable[[Any], msgspec.Struct]:
-        """What turns the action's requests into structs, or raises Fault."""
+        """Returns what turns the action's requests into structs, or raises Fault."""
 
 
 @runtime_checkable
@@ -325,7 +325,7 @@ class StepwiseDecoder(Protocol):
     """A decoder of requests that may be long."""
 
     def steps(self, given: Any) -> Steps[msgspec.Struct]:
-        """What a call returns or raises, with pauses."""
+        """Does what a call does, with pauses."""
 
 
 def error_headers(fault: Fault, content_type: bytes, request_id: str) -> Headers:

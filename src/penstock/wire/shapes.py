@@ -242,7 +242,7 @@ def unicode_text(text: str, *, any_text: bool) -> str:
 
 
 def is_integer(value: object) -> bool:
-    """Within 64 bits, as AWS has it; true and false are not numbers."""
+    """Whether the value is an integer within 64 bits, as AWS has it; true and false are not numbers."""
     return (
         isinstance(value, int) and not isinstance(value, bool) and -_INTEGER_MAX - 1 <= value <= _INTEGER_MAX
     )

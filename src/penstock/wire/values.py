@@ -69,8 +69,8 @@ def read_members(value: dict[str, Any], shape: StructOf, budget: MemberBudget) -
 
 
 def struct_steps(value: dict[str, Any], shape: StructOf, budget: MemberBudget) -> Steps[msgspec.Struct]:
-    """Like :func:`read_struct`, with a pause after each field of each struct: a field is one scalar, or a list or
-    map with a bounded number of them."""
+    """Does the same as :func:`read_struct`, with a pause after each field of each struct: a field is one scalar, or a
+    list or map with a bounded number of them."""
     if shape.is_strict:
         check_known(value, {field.name for field in shape.fields})
     members: dict[str, Any] = {}

@@ -11,7 +11,7 @@ NONCE_BYTES = 12
 
 
 class NotAuthentic(Exception):
-    """It was encrypted under another key, bound to another name, or changed since."""
+    """The data was encrypted under another key, bound to another name, or changed since."""
 
 
 class Aead:

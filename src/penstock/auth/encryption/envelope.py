@@ -47,7 +47,7 @@ class DataKey(NamedTuple):
 
 
 class MessageCipher:
-    """Used by the thread that writes and the thread that reads.
+    """Encrypts and decrypts contents, in the thread that writes and the thread that reads.
 
     Encryption never fails. Whether a key may be used is checked before a message is accepted (``check``); a
     commit with messages of many queues does not fail because a key was disabled in between."""
@@ -65,14 +65,14 @@ class MessageCipher:
         self._unwrapped: BoundedCache[bytes, Aead] = BoundedCache(_DATA_KEYS_CACHED)
 
     def check(self, space: Space, key: str) -> None:
-        """May a queue that names this key be used? Raises KeyMissing or KeyDisabled."""
+        """Raises KeyMissing or KeyDisabled if a queue that names this key cannot be used."""
         found = self._keyring.keys.find(space, key)
         if not found.enabled:
             raise KeyDisabled(found.arn)
 
     def encrypt(self, contents: Sequence[tuple[KeyUse | None, int, bytes]]) -> tuple[list[bytes], set[bytes]]:
-        """Each content encrypted under the key of its queue, and bound to its seq; without a key, as it is. And the
-        different beginnings (``head_bytes``) of the encrypted ones."""
+        """Returns each content encrypted under the key of its queue and bound to its seq, or as it is if its queue
+        has no key. Also returns the different beginnings (``head_bytes``) of the encrypted ones."""
         data_keys: dict[KeyUse, DataKey] = {}
         encrypted = []
         nonces = iter_unpack(f"{NONCE_BYTES}s", os.urandom(NONCE_BYTES * len(contents)))
@@ -145,7 +145,8 @@ class MessageCipher:
 
 
 class NoEncryption:
-    """Is used where there is no root key: nothing is encrypted, and encrypted contents cannot be read."""
+    """Takes the place of the cipher where there is no root key: nothing is encrypted, and encrypted contents cannot
+    be read."""
 
     head_bytes = _NAMED
     encrypts = False

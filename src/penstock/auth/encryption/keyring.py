@@ -111,7 +111,7 @@ def read_keyring_file(path: Path) -> KeyringFile:
 
 
 def encoded_keyring(file: KeyringFile, root: RootKey) -> bytes:
-    """What to write. Raises KeyringInvalid if it could not be read again."""
+    """Returns the content of the file. Raises KeyringInvalid if it could not be read again."""
     data = msgspec.json.format(_encode(file)) + b"\n"
     KeySet(_decode(data), root)
     return data
@@ -231,9 +231,9 @@ class Keyring:
         self.keys = self._first(path)
 
     def ensure_file(self) -> None:
-        """Create the file if there is none: from now on messages may be encrypted under its keys. Only for a
-        server that owns the data and knows that it needs no older keyring. An existing file is read again if
-        it has changed: its root key could be replaced until the data was locked."""
+        """Create the file if there is none: from now on messages may be encrypted under its keys. This is only for a
+        server that owns the data and knows that it needs no older keyring. An existing file is read again if it has
+        changed: its root key could be replaced until the data was locked."""
         if self._path is None:
             return
         if self._seen is not None:

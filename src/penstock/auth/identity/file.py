@@ -76,7 +76,7 @@ def read_text(path: Path) -> str:
 
 
 def checked_text(content: CredentialsContent, before: str) -> bytes:
-    """What to write. Raises CredentialsError for content that a server would refuse."""
+    """Returns the content of the file. Raises CredentialsError for content that a server would refuse."""
     after = written(content, before)
     check_content(parse_credentials(after))
     return after.encode()

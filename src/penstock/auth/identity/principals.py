@@ -157,7 +157,7 @@ class Principals:
         return policy
 
     def _exists(self, hop: Hop) -> bool:
-        """The owner of this session exists, is still the same one, and did not end the session."""
+        """Whether the owner of this session exists, is still the same one, and did not end the session."""
         owner = self._owner(hop.kind, hop.account, hop.owner)
         if owner is None or owner.has_ended(hop.issued_s):
             return False

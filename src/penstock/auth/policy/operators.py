@@ -28,7 +28,8 @@ _ADDRESS_LENGTH_MAX = 64  # the longest has 45 characters, and may name an inter
 
 class Family(NamedTuple):
     test: Callable[[str, bool], Test]
-    """Made of a policy's value, and whether there are variables in this version of the language."""
+    """Makes the test from a value of the policy. The second argument tells whether there are variables in this
+    version of the language."""
     takes_variables: bool
 
 

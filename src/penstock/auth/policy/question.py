@@ -15,7 +15,7 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class Question(NamedTuple):
-    """May this principal do this to that? With all that a condition can look at."""
+    """Asks whether a principal may perform an action on a resource, with everything that a condition can look at."""
 
     principal: Principal
     action: str  # "sqs:SendMessage"

@@ -1,4 +1,4 @@
-"""Verifies Signature Version 4: was this request sent by the owner of the access key it names?
+"""Verifies Signature Version 4: whether a request was sent by the owner of the access key that it names.
 
 A signature covers one method, path, query, body and time, and the headers it names. It must name Host and every
 ``x-amz-*`` header of the request: X-Amz-Target is the action, and no proxy on the way may change it.

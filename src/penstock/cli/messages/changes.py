@@ -104,7 +104,8 @@ def _changed_attributes(message: Json, given: tuple[str, ...], removed: tuple[st
 
 
 def _typed(message: Json) -> str | None:
-    """The body after the user has edited it; None: as it was. An editor ends the last line, the body need not."""
+    """The body after the user has edited it; None if it is as it was. An editor ends the last line, the body need
+    not."""
     if not sys.stdin.isatty():
         raise Failure("nothing to change: give --body, --file, --attribute, --delay or --group")
     body: str = message.get("body", "")

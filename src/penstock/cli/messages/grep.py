@@ -108,7 +108,7 @@ def _need(count: int) -> None:
 
 
 def _search(target: Target, admin: AdminQueue, filter: Json, maximum: int | None, only_ids: bool) -> int:
-    """Prints matches as they are found; how many."""
+    """Prints matches as they are found. Returns how many there were."""
     count = 0
     for message in admin.messages(filter, maximum):
         count += 1

@@ -61,7 +61,7 @@ def command(
 
     MODULE is imported from this directory or from what is installed; APP is a penstock.client.Worker in it, "app" if
     it is left out. Flags take precedence over what the application says. Logs go to standard error, as lines of JSON
-    with --json or if that is no terminal.
+    with --json or if that is not a terminal.
 
     At a signal no more messages are received, those that wait are given back, and running handlers end within the
     stop timeout; a second signal interrupts them. Exit code 0: stopped. 1: the worker failed. 2: wrong usage, or a

@@ -140,7 +140,7 @@ def _list_internal(target: Target, limit: int | None) -> None:
 
 
 def _matcher(pattern: str | None) -> tuple[Callable[[str], bool], str]:
-    """What tells whether a name is meant, and how all of them begin."""
+    """Returns a function that tells whether a name is meant, and how all such names begin."""
     if not pattern:
         return (lambda name: True), ""
     if not set("*?[") & set(pattern):

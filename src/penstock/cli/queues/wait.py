@@ -62,7 +62,7 @@ def command(target: Target, queue: str | None, empty: bool, messages: int | None
 
 
 def _missing(target: Target, queue: str | None, empty: bool, messages: int | None) -> str | None:
-    """Why it is not so yet; None: it is."""
+    """Returns why the condition does not hold yet; None if it does."""
     try:
         if queue is None:
             reason = target.session.why_not_ready()

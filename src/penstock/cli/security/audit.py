@@ -132,7 +132,7 @@ def _time(option: str, text: str | None) -> str | None:
 
 
 def _row(cells: tuple[str, ...], certificate: str | None) -> str:
-    """Aligned, without control characters that callers chose."""
+    """Formats a line with aligned columns, without control characters that callers chose."""
     widths = _WIDTHS
     if certificate is not None:
         cells, widths = (*cells[:-1], certificate, cells[-1]), (*_WIDTHS, _CERTIFICATE_WIDTH)

@@ -112,7 +112,7 @@ class QueueOperations:
         return Found(self.queue, False, received_message(message))
 
     def enqueue_test(self) -> dict[str, str]:
-        """Send the test messages, in place of earlier ones; their ids by name."""
+        """Send the test messages, in place of earlier ones. Returns their ids by name."""
         sent = {}
         for name in TEST_NAMES:
             if self._target.is_penstock:
@@ -129,7 +129,7 @@ class QueueOperations:
         return sent
 
     def purge(self, *, yes: bool) -> tuple[int, list[str]]:
-        """Ask, then remove all messages. Their number, and the first ids where these can be listed."""
+        """Ask, then remove all messages. Returns their number, and the first ids where these can be listed."""
         count = sum(self._counts(self.url))
         if not count:
             return 0, []

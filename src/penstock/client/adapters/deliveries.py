@@ -32,16 +32,16 @@ class Delivery:
         self._is_settled = False
 
     def done(self) -> bool:
-        """Delete the message. False: it was settled before, such as by the close of its queue, which gives it
-        back."""
+        """Delete the message. Returns False if it was settled before, such as by the close of its queue, which gives
+        it back."""
         return self._settle(lambda: self._settled.set_result(None))
 
     def give_up(self, reason: str) -> bool:
-        """Move it to the dead-letter queue. False as above."""
+        """Move the message to the dead-letter queue. Returns False if it was settled before."""
         return self._settle(lambda: self._settled.set_exception(GiveUp(reason)))
 
     def give_back(self) -> bool:
-        """Make it visible at once. False as above."""
+        """Make the message visible at once. Returns False if it was settled before."""
         return self._settle(lambda: self._settled.set_exception(Retry(after=0)))
 
     async def settled(self) -> None:

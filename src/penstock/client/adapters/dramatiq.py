@@ -50,7 +50,7 @@ class DramatiqBroker(Broker):
         self._urls: dict[str, str] = {}
 
     def declare_queue(self, queue_name: str) -> None:
-        """It is created when it is first used, so that actors can be imported without a server."""
+        """Declare a queue. It is created when it is first used, so that actors can be imported without a server."""
         if queue_name not in self.queues:
             self.emit_before("declare_queue", queue_name)
             self.queues[queue_name] = None

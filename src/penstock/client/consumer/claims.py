@@ -72,7 +72,7 @@ class HeldClaims:
             claim.renew_at = now
 
     def release(self, claim: Claim) -> bool:
-        """It is settled, or given back. False: it was lost before."""
+        """Forget a claim that is settled or given back. Returns False if it was lost before."""
         return self._held.pop(id(claim), None) is not None
 
     # -- heartbeats ------------------------------------------------------------------------------------------
@@ -104,17 +104,19 @@ class HeldClaims:
         claim.renew_at = asked_at + seconds * _RENEW_AT if self._heartbeat else float("inf")
 
     def not_extended(self, claims: Iterable[Claim], now: float) -> None:
-        """No answer, or one that says nothing about the messages: again, as long as there is time."""
+        """Extend these claims again soon, as long as there is time: there was no answer, or one that says nothing
+        about the messages."""
         for claim in claims:
             claim.renew_at = now + max(_REPEAT_S_MIN, (claim.until - now) * _REPEAT_AFTER)
 
     def refused(self, claim: Claim) -> bool:
-        """The queue says that the message is not this worker's any more. False: it was settled before."""
+        """Note that a message is not this worker's any more, as the queue says. Returns False if it was settled
+        before."""
         claim.is_lost = claim.is_lost or self.release(claim)
         return claim.is_lost
 
     def ended(self, now: float) -> list[Claim]:
-        """Those that are visible again by now: they are lost."""
+        """Returns the claims on messages that are visible again by now: they are lost."""
         lost = [claim for claim in self._held.values() if claim.until <= now]
         for claim in lost:
             self.refused(claim)

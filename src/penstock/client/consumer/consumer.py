@@ -60,8 +60,11 @@ class Consumer:
 
     For example:
 
+        async def handle(order: dict, context: MessageContext) -> None:
+            print(order["drink"], context.attempt)
+
         async with Client() as client:
-            await Consumer(client, "orders", handle).run()
+            await Consumer(client, "orders", handle, concurrency=20).run()
     """
 
     def __init__(
@@ -101,7 +104,7 @@ class Consumer:
         self.busy_at = self.empty_at = float("-inf")
         """When it last had messages, and when it last asked for some and got none."""
         self.on_empty: Callable[[], None] | None = None
-        """Called when it has no messages and gets none."""
+        """A function that is called when the consumer has no messages and gets none."""
         self._client = client
         self._middleware = middleware
         self._on_error = on_error
@@ -139,6 +142,11 @@ class Consumer:
 
     async def stop(self, timeout_s: float = 30.0) -> None:
         """Stop receiving, return what waits to the queue, and let handlers end.
+
+            running = asyncio.create_task(consumer.run())
+            await asyncio.sleep(60)
+            await consumer.stop(timeout_s=10)
+            await running
 
         Another call with a timeout of 0 ends one that waits.
 
@@ -294,7 +302,7 @@ class Consumer:
         self._has_room.set()
 
     def _request(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Made in the background."""
+        """Make a request in the background."""
         task = asyncio.create_task(coroutine)
         self._requests.add(task)
         task.add_done_callback(self._requests.discard)

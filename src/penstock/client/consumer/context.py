@@ -40,7 +40,7 @@ class MessageContext:
         visibility_timeout: int,
         extend: Callable[[Claim, float], None],
     ) -> None:
-        """Made by a consumer for each call of the handler.
+        """A consumer makes one for each call of the handler.
 
         :param queue: The queue, as it was given.
         :param worker: The name of the worker.
@@ -94,6 +94,11 @@ class MessageContext:
 
         SQS keeps a message hidden for twelve hours in all.
 
+            @app.handler("videos")
+            def transcode(name: str, context: MessageContext) -> None:
+                context.extend(2 * 3600)
+                print("transcoding", name)
+
         :param seconds: The deadline is at least this many seconds from now.
         :raises ValueError: ``seconds`` is not more than 0.
         """
@@ -106,6 +111,8 @@ class MessageContext:
 
     def attribute(self, name: str) -> Any:
         """Read a message attribute of the first message.
+
+            tenant = context.attribute("tenant") or "default"
 
         :param name: The name of the attribute.
         :returns: Its value, or None if the message has no such attribute.

@@ -145,7 +145,7 @@ class DeadLetters:
         return GaveUp.MOVED
 
     async def _find_target(self, now: float) -> str | None:
-        """The URL of the dead-letter queue; None: there is none."""
+        """The URL of the dead-letter queue; None if there is none."""
         if now >= self._target_until:
             attributes = await self._client.get_queue_attributes(self._queue, ["RedrivePolicy"])
             policy = json.loads(attributes.get("RedrivePolicy") or "{}")

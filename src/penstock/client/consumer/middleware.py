@@ -1,12 +1,4 @@
-"""What surrounds handlers: each middleware is called with the context and with what is inside of it.
-
-async def timed(context, call_next):
-    started = time.monotonic()
-    try:
-        return await call_next()
-    finally:
-        context.logger.info("took %.1f s", time.monotonic() - started)
-"""
+"""What surrounds handlers: each middleware is called with the context and with what is inside of it."""
 
 from __future__ import annotations
 
@@ -21,7 +13,33 @@ from penstock.client.consumer.giving_up import reason_of
 from penstock.client.consumer.retry import Retry
 
 CallNext = Callable[[], Awaitable[Any]]
+"""Calls what is inside of a middleware: the next one, or the handler. It returns what the handler returned, and
+raises what the handler raised.
+
+    async def without_test_orders(context: MessageContext, call_next: CallNext) -> Any:
+        if context.attribute("test") is None:
+            return await call_next()
+        context.logger.info("skipped")
+
+A middleware that does not call it skips the handler, and the message counts as handled.
+"""
+
 Middleware = Callable[[MessageContext, CallNext], Awaitable[Any]]
+"""A function that surrounds each call of a handler. It gets the context, and a function that calls what is inside of
+it.
+
+    async def timed(context: MessageContext, call_next: CallNext) -> Any:
+        started = time.monotonic()
+        try:
+            return await call_next()
+        finally:
+            context.logger.info("took %.1f s", time.monotonic() - started)
+
+    app = Worker(middleware=[timed])
+
+What it returns is the result of the call, and what it raises is its failure. An object with such a method
+``__call__`` is a middleware, too, such as :class:`Metrics`.
+"""
 
 
 async def call_through(middleware: Sequence[Middleware], context: MessageContext, handler: CallNext) -> Any:

@@ -42,25 +42,26 @@ class Ahead:
 
 class Schedule(Protocol):
     def add(self, claims: list[Claim], now: float) -> None:
-        """They were received, in this order."""
+        """Add messages that were received in this order."""
 
     def start(self, now: float) -> list[Claim] | None:
-        """What the next call of the handler gets, if one may begin: one message, or a batch."""
+        """Returns what the next call of the handler gets, if one may begin: one message, or a batch."""
 
     def start_at(self) -> float:
-        """When :meth:`start` would give one that waits to become larger."""
+        """Returns when :meth:`start` would give a batch that waits to become larger."""
 
     def finish(self, claims: list[Claim], now: float, *, failed: bool) -> list[Claim]:
-        """Which messages are given back, in this order."""
+        """Note that a call has ended. Returns which messages are given back, in this order."""
 
     def lost(self, claim: Claim) -> list[Claim]:
-        """One that waits is not ours any more. Which messages are given back, in this order."""
+        """Remove a waiting message that is not ours any more. Returns which messages are given back, in this
+        order."""
 
     def drain(self) -> list[Claim]:
-        """All that wait are given back, in this order."""
+        """Remove all messages that wait. Returns them in the order in which they are given back."""
 
     def wanted(self, now: float) -> int:
-        """How many messages to receive now; 0: enough are here."""
+        """Returns how many messages to receive now; 0 if enough are here."""
 
 
 class StandardSchedule:

@@ -41,7 +41,7 @@ class Settling:
         self.given_back = 0  # messages so far
 
     async def delete(self, claim: Claim) -> bool:
-        """False: it was lost before, or cannot be deleted. It will be delivered again."""
+        """Delete a message. Returns False if it was lost before or cannot be deleted: it will be delivered again."""
         attempt = 0
         while not claim.is_lost:
             try:
@@ -95,7 +95,7 @@ class Settling:
             log.warning("cannot set the pause before the next attempt", extra=self._about(claim, error))
 
     async def give_back(self, claims: Sequence[Claim]) -> None:
-        """Visible at once, in this order."""
+        """Make messages visible at once, in this order."""
         for claim in claims:
             self._claims.release(claim)
         for given_back in _batches([claim for claim in claims if not claim.is_lost]):

@@ -125,6 +125,10 @@ class Worker:
     ) -> Callable[[F], F]:
         """Declare the handler of a queue, as a decorator. The function itself stays as it is.
 
+            @app.handler("orders", concurrency=5, retry=RetryPolicy(attempts_max=8))
+            async def handle(order: dict, context: MessageContext) -> None:
+                print(order["drink"], context.attempt)
+
         :param queue: The name or the URL of the queue.
         :param codec: How bodies become values. By default the codec of the worker.
         :param middleware: Called around this handler, inside that of the worker. By default, none.
@@ -152,12 +156,18 @@ class Worker:
     def use(self, *middleware: Middleware) -> None:
         """Add middleware for all handlers, inside what is there, before the start or in an ``on_start`` hook.
 
+            app.use(Metrics())
+
         :param middleware: The middleware, the first one outermost.
         """
         self._middleware += middleware
 
     def on_start(self, hook: F) -> F:
         """Register a hook that is called before messages are received, when there is a :attr:`client`.
+
+            @app.on_start
+            async def create_queues() -> None:
+                await app.client.create_queue("orders")
 
         :param hook: A function without parameters, which may be async.
         :returns: The hook, so that this can be a decorator.
@@ -167,6 +177,10 @@ class Worker:
 
     def on_stop(self, hook: F) -> F:
         """Register a hook that is called after the last handler has ended.
+
+            @app.on_stop
+            def report() -> None:
+                print("no more orders")
 
         :param hook: A function without parameters, which may be async. Later hooks are called first.
         :returns: The hook, so that this can be a decorator.
@@ -243,6 +257,9 @@ class Worker:
     def run(self, **options: Any) -> signal.Signals | None:
         """Run :meth:`serve` in an event loop of its own, until SIGTERM or SIGINT; a second one interrupts handlers.
 
+            if __name__ == "__main__":
+                app.run(queues=["orders"])
+
         :param options: The parameters of :meth:`serve`.
         :returns: The second signal, if there was one.
         :raises CannotStart: There is no handler for a queue, or a queue cannot be consumed.
@@ -313,7 +330,7 @@ class Worker:
             raise CannotStart(f'the queue "{each.queue}" has no usable handler: {error}') from error
 
     async def _run_consumers(self) -> None:
-        """All of them, until all are stopped. One that fails stops the others."""
+        """Run all consumers until all are stopped. One that fails stops the others."""
         tasks = [asyncio.create_task(consumer.run()) for consumer in self._consumers]
         try:
             if self._is_stopping:  # a signal while hooks ran
@@ -332,7 +349,7 @@ class Worker:
 
 
 async def _end_tasks() -> None:
-    """Those of the application. One that does not end when it is cancelled is left behind."""
+    """Cancel the tasks of the application. One that does not end then is left behind."""
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()

@@ -89,7 +89,8 @@ class AsyncConnection(asyncio.Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Nothing was asked: whatever can be read now is the end of the stream, which the loop has not seen yet."""
+        """Whether the connection can be used: nothing was asked, so whatever can be read now is the end of the
+        stream, which the loop has not seen yet."""
         return self._is_connected and not self._poll.poll(0)
 
     def close(self) -> None:

@@ -100,7 +100,8 @@ class BlockingConnection:
 
     @property
     def is_open(self) -> bool:
-        """Nothing was asked: whatever can be read now is the end of the stream."""
+        """Whether the connection can be used: nothing was asked, so whatever can be read now is the end of the
+        stream."""
         return self._socket.fileno() >= 0 and not self._poll.poll(0)
 
     def close(self) -> None:

@@ -270,13 +270,13 @@ class IdleConnections(Generic[C]):
 
 
 class TlsContexts:
-    """Made once for each set of certificate authorities, since they are read from files."""
+    """Makes one context for each set of certificate authorities, since they are read from files."""
 
     def __init__(self) -> None:
         self._by_file: dict[str | None, ssl.SSLContext] = {}
 
     def of(self, address: Address) -> ssl.SSLContext | None:
-        """None: without TLS. Raises ExchangeFailed."""
+        """Returns the context for a server; None if it is used without TLS. Raises ExchangeFailed."""
         if not address.is_tls:
             return None
         context = self._by_file.get(address.ca_file)
@@ -302,7 +302,7 @@ def no_connection(limit: int, waited_s: float) -> ExchangeFailed:
 
 
 def reason_of(error: BaseException) -> str:
-    """Short, without numbers and addresses where there is a name for it."""
+    """Returns a short text, without numbers and addresses where there is a name for the error."""
     if isinstance(error, ssl.SSLError):
         return error.strerror or str(error)
     if isinstance(error, OSError) and error.errno and error.errno > 0:

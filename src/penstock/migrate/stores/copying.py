@@ -115,7 +115,7 @@ class FilledShard:
         self._versions |= versions
 
     def save(self, progress: Progress | None) -> None:
-        """None: the copy is complete."""
+        """Store the progress of the copy; None if the copy is complete."""
         self._commit(Changes(self._number + 1, self._number), progress)
 
     def _commit(self, changes: Changes, progress: Progress | None) -> None:
@@ -156,7 +156,7 @@ class StoreCopy:
         ]
 
     def _found(self, state: ShardState) -> Progress | None:
-        """What an earlier run left in a shard of the target; None: nothing."""
+        """What an earlier run left in a shard of the target; None if that is nothing."""
         data = state.records.get(UNFINISHED, {}).get(_KEY)
         if data is None:
             return None

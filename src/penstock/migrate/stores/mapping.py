@@ -140,14 +140,14 @@ class ShardMapping:
         return self._queues[source]
 
     def queue_of(self, source: int, row: EntryRow) -> MovedQueue | None:
-        """Where a message goes; None: its queue is gone, or another shard has it."""
+        """Where a message goes; None if its queue is gone, or another shard has it."""
         if row.queue != OUTBOX:
             return self._queues[source].get(row.queue)
         queue = self._queues[source].get(self._returning[source].queues.get(row.seq, OUTBOX))
         return None if queue is None or row.position <= queue.record.purged_to else queue
 
     def has_arrived(self, source: int, row: EntryRow) -> bool:
-        """Is it the remainder of a message that another shard has?"""
+        """Whether the row is the remainder of a message that another shard has."""
         return row.queue == OUTBOX and row.seq not in self._returning[source].queues
 
     @property
@@ -157,7 +157,7 @@ class ShardMapping:
 
     @property
     def must_decrypt(self) -> bool:
-        """Do encrypted messages get other numbers? Then their contents have to be encrypted again."""
+        """Whether encrypted messages get other numbers: then their contents have to be encrypted again."""
         return any(
             by and self._states[source].records.get(KEY_VERSIONS)
             for target in self.targets

@@ -68,7 +68,7 @@ class Migration:
         StoreCopy(self._sources, targets, self._mapping, self._contents)
 
     def run(self, targets: list[OpenShard], show: Show) -> Sums:
-        """Copy, compare, and let the target serve. Answers what each queue holds; nothing, if an earlier run has
+        """Copy, compare, and let the target serve. Returns what each queue holds, or nothing if an earlier run has
         compared everything and was interrupted then. Raises StoreRefused, AlreadyComplete, or StoreBroken if the
         target does not hold what was written."""
         copy = StoreCopy(self._sources, targets, self._mapping, self._contents)

@@ -20,7 +20,7 @@ _ELLIPSIS = "…"
 _MEMBER_BYTES = 128
 
 # JSON escapes control characters below the space. DEL and C1 can control a terminal too: CSI begins a command.
-# In UTF-8 the byte C2 starts these characters, and is no part of other ones.
+# In UTF-8 the byte C2 starts these characters, and is not part of other ones.
 _DELETE, _ESCAPED_DELETE = b"\x7f", b"\\u007f"
 _C1 = [(chr(code).encode(), b"\\u%04x" % code) for code in range(0x80, 0xA0)]
 
@@ -66,7 +66,7 @@ def fit(parameters: Mapping[str, Any], bytes_max: int) -> tuple[Mapping[str, Any
 
 
 def _size(value: Any, bytes_max: int) -> int:
-    """Exact up to ``bytes_max``; beyond it the escapes are not worth counting."""
+    """Returns the size, which is exact up to ``bytes_max``; beyond it the escapes are not worth counting."""
     size = len(_plain(value))
     return size if size > bytes_max else len(encode(value))
 

@@ -40,7 +40,7 @@ DENIALS = frozenset(
 
 
 class AuditEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Created at the end of a request, if :meth:`AuditLog.wants` it."""
+    """What is recorded of a request. It is created at the end of a request, if :meth:`AuditLog.wants` it."""
 
     at_ms: int  # wall clock
     request_id: str

@@ -42,7 +42,7 @@ class AuditFile:
             raise AuditError(f"cannot write the audit log {self.path}: {error.strerror}") from None
 
     def append(self, lines: bytes) -> None:
-        """All or nothing: what was written before the disk refused is cut off again."""
+        """Append lines, or nothing: what was written before the disk refused is cut off again."""
         with change_lock(self.path) if self._shared else nullcontext():
             self._append(lines)
 

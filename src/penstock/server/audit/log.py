@@ -77,7 +77,7 @@ class AuditLog:
 
     @property
     def must_refuse(self) -> bool:
-        """Requests that could not be recorded must not be served."""
+        """Whether requests must be refused: those that could not be recorded must not be served."""
         return self._required and (self._writer.failing or self._writer.full)
 
     @property

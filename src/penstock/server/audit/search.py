@@ -65,7 +65,7 @@ class EventFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_denied(event: Event) -> bool:
-    """Including counts of denied requests."""
+    """Whether the event is a denied request, or a count of denied requests."""
     return part_of(event, "additionalEventData").get("decision") == "denied" or (
         event.get("eventSource") == LOG_SOURCE and event.get("eventName") == "RefusalsSuppressed"
     )

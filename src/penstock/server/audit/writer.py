@@ -108,7 +108,7 @@ class AuditWriter:
         self._end()
 
     def _has_enough(self) -> bool:
-        """Waiting for more lines would gain nothing."""
+        """Whether waiting for more lines would gain nothing."""
         return bool(self._flushing) or self._buffer_bytes >= _CHUNK_BYTES or self._stopping.is_set()
 
     def _write(self) -> bool:

@@ -218,7 +218,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def unread_bytes(self) -> int:
-        """Bytes of responses that the client has not read."""
+        """How many bytes of responses the client has not read."""
         return self._transport.get_write_buffer_size() if self._stuck else 0
 
     # Reading and running.
@@ -399,7 +399,8 @@ class Connection(asyncio.Protocol):
         self._advance()
 
     async def _write_stream(self, request: Request, response: Response) -> None:
-        """Piece by piece, as fast as the client reads. Cancelled when the client disconnects."""
+        """Write a stream piece by piece, as fast as the client reads. This is cancelled when the client
+        disconnects."""
         transport, stream = self._transport, response.stream
         assert stream is not None
         chunked = request.version != "1.0"
@@ -445,7 +446,7 @@ class Connection(asyncio.Protocol):
     # Waiting and ending.
 
     def _set_deadline(self) -> None:
-        """If the connection now waits for something else, or if a body made progress."""
+        """Set the deadline if the connection now waits for something else, or if a body made progress."""
         if self._half_closed or self._transport.is_closing():
             return
         if self._stuck:

@@ -60,7 +60,7 @@ class Listener:
         self.limits = limits
         self.is_health_check = is_health_check
         self.tls: ssl.SSLContext | None = None
-        """Used for each new connection: another context may be set at any time."""
+        """The context that each new connection uses: another one may be set at any time."""
         self.stopping = False
         self.closes_after_response = False
         self.buffered_bytes = 0  # of requests of all connections that do not run yet

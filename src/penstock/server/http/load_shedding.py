@@ -1,7 +1,7 @@
 """Which connection gives way when the server is full: of connections, or of memory.
 
-Not the newest: it may be the honest one. At ``connections_max`` the oldest connection that had time to send a whole
-request and did not gives way to a new one. If there is none, a few more are accepted for health checks only.
+The newest one does not: it may be the honest one. At ``connections_max`` the oldest connection that had time to send
+a whole request and did not gives way to a new one. If there is none, a few more are accepted for health checks only.
 
 Where all connections together hold too much memory, the client that holds the most gives first, and of its
 connections the one that holds the most. So small requests get through while large ones are refused, whatever their

@@ -235,7 +235,7 @@ _ID_ENDINGS = [f"{number:03x}" for number in range(4096)]
 def request_ids() -> Iterator[str]:
     """A few thousand ids that look like UUIDs of version 4: random, and counted at the end.
 
-    They correlate log lines and are no secrets. No Python code runs for each.
+    They correlate log lines and are not secrets. No Python code runs for each.
     """
     digits = f"{randbits(108):027x}"
     beginning = f"{digits[:8]}-{digits[8:12]}-4{digits[12:15]}-a{digits[15:18]}-{digits[18:]}"
@@ -251,7 +251,8 @@ def _lower(names: _Names) -> tuple[_Names, _Names]:
 
 
 def _joined(raw: RawHeaders) -> dict[bytes, bytes]:
-    """RFC 9110, 5.3: a repeated header continues a list. Refused for those that have one value."""
+    """Joins repeated headers. RFC 9110, 5.3: a repeated header continues a list. Those that have one value must not
+    be repeated."""
     headers: dict[bytes, bytes] = {}
     for raw_name, value in raw:
         name = raw_name.lower()

@@ -1,4 +1,4 @@
-"""Whose request runs next, when more arrive at once than the event loop can serve in a few milliseconds.
+"""Decides whose request runs next, when more arrive at once than the event loop can serve in a few milliseconds.
 
 Requests have the loop for 2 ms together; then it turns, and everything else has its time: timers, commits, other
 sockets. Requests that did not come to it wait in lines, one for each client. The lines of one rank are served in

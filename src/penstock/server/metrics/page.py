@@ -160,7 +160,7 @@ def _check(request: Request) -> None:
 
 
 def read_token(file: Path) -> bytes | None:
-    """None, with a warning, if it cannot be used."""
+    """Reads the token; None, with a warning, if it cannot be used."""
     try:
         return read_private(file, _TOKEN_BYTES_MAX).strip() or None
     except (OSError, NotPrivate) as error:
@@ -169,7 +169,7 @@ def read_token(file: Path) -> bytes | None:
 
 
 async def _turn() -> None:
-    """Other requests have their turn."""
+    """Let other requests have their turn."""
     turned: Promise[None] = Promise()
     asyncio.get_running_loop().call_soon(turned.resolve, None)
     await turned

@@ -106,7 +106,8 @@ class Control:
             self._socket.sendall(_encode(report) + b"\n", flags)
 
     def report_alive(self, sends: str) -> None:
-        """Left out while a supervisor that is stopped has not read the last ones: the event loop does not wait."""
+        """Report that the process is alive. The report is left out while a supervisor that is stopped has not read
+        the last ones: the event loop does not wait."""
         self.report(Alive(sends), socket.MSG_DONTWAIT)
 
 

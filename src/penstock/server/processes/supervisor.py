@@ -242,7 +242,7 @@ class Supervisor:
                 process.kill()
 
     def _on_death(self, process: SupervisedProcess) -> None:
-        """It ended without being asked to."""
+        """Handle the end of a process that was not asked to end."""
         number, limits, now = process.number, self._crashes, time.monotonic()
         deaths = self._deaths[number]
         deaths.append(now)

@@ -36,7 +36,7 @@ class SharedUsage:
                 self._own[at + 1] = self._own[at + 2] = 0
 
     def publish(self, account: str, messages: int, size: int) -> None:
-        """What the account holds in this process now."""
+        """Store what the account holds in this process now."""
         key, own = int(account) + 1, self._own
         for at in _places(account):
             if own[at] in (0, key):

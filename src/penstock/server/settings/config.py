@@ -332,7 +332,7 @@ class Config:
 
     @property
     def audit_file(self) -> Path | None:
-        """None: there is no audit log."""
+        """The file of the audit log; None if there is no audit log."""
         if self.audit == "auto":
             # Without credentials no caller is known, and --memory writes no files.
             return self.default_audit_file if self.credentials is not None and not self.memory else None
@@ -344,7 +344,7 @@ class Config:
 
     @property
     def keyring_file(self) -> Path | None:
-        """None: with --memory the keys need not be stored, unless a keyring is set."""
+        """The file of the keyring; None with --memory, where keys need not be stored, unless a keyring is set."""
         return self.keyring or (None if self.memory else self.data / "penstock-keys.json")
 
     def share(self, processes: int, shards: int) -> Config:

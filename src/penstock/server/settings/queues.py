@@ -89,7 +89,7 @@ def _plan(
     existing: Callable[[QueueName], LiveQueue | QueueRecord | None],
     is_known: Callable[[QueueName], bool],
 ) -> list[QueueDefinition]:
-    """``is_known``: can ``existing`` tell whether this queue exists?"""
+    """``is_known``: whether ``existing`` can tell if this queue exists."""
     plans: dict[QueueName, QueueDefinition] = {}
     for queue in queues:
         name = QueueName(space.account, space.region, queue.name)

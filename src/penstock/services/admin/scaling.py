@@ -57,7 +57,7 @@ def _number(given: int | None, parameter: str, least: int, default: int) -> int:
 
 async def _load(admin: Admin, queue: LiveQueue) -> tuple[QueueLoad, float]:
     """Returns the load and how many messages are deleted per second: over five minutes or a new queue's age, but at
-    least over one: the first messages of a new queue are no rate yet."""
+    least over one: the first messages of a new queue are not a rate yet."""
     now_s = queue.shard.clock.wall_ms() / SECOND
     begin_s = int(now_s) // MINUTE_S * MINUTE_S - _WINDOW_S + MINUTE_S
     seconds = max(float(MINUTE_S), now_s - max(begin_s, queue.created_ms / SECOND))

@@ -61,7 +61,7 @@ class ServerControl(Protocol):
 
     @property
     def test_time(self) -> TestTime | None:
-        """None: time is the real one."""
+        """The time of the test clock; None if time is the real one."""
 
     async def start_over(self) -> None:
         """Forget everything, on a server with a test clock."""

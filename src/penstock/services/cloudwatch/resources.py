@@ -32,7 +32,7 @@ class CloudWatch(msgspec.Struct, frozen=True):
     monitoring: Monitoring
     broker: Broker
     actions: Mapping[str, Action]  # the rows, for handlers that need further permissions
-    allows_webhook: Callable[[str], bool] = lambda url: False  # may alarms call this URL?
+    allows_webhook: Callable[[str], bool] = lambda url: False  # whether alarms may call this URL
     partition: str | None = None  # of ARNs without a region; None: that of the request, on an open server
 
     def partition_of(self, call: Call) -> str:

@@ -60,7 +60,8 @@ def system_attributes(values: Values) -> dict[str, Attribute]:
 
 
 def wire_size(values: Values | None) -> int:
-    """Bytes of user attributes, valid or not: a batch is measured before its entries are validated."""
+    """Returns how many bytes user attributes have, valid or not: a batch is measured before its entries are
+    validated."""
     if not values:
         return 0
     return sum(

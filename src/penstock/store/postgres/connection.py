@@ -58,7 +58,8 @@ def is_conflict(error: DatabaseError) -> bool:
 
 
 def is_away(error: DatabaseError) -> bool:
-    """Can the database not be reached, or did the connection break? Then nothing is known of what was sent last."""
+    """Whether the database cannot be reached, or the connection broke. Then nothing is known of what was sent
+    last."""
     if error.sqlstate is None:
         # Not the server says so, but its client: psycopg has no class for a connection that broke during a statement.
         return isinstance(error, psycopg.OperationalError) or type(error) is psycopg.DatabaseError
@@ -154,7 +155,8 @@ class Readers:
         self._closed = False
 
     def fetch(self, statement: str, asked: dict[str, Any]) -> list[tuple[Any, ...]]:
-        """All rows of one statement. Tried again after a conflict, and once on a new connection if one broke."""
+        """Returns all rows of one statement. It is tried again after a conflict, and once on a new connection if one
+        broke."""
         fresh = False
         for tries in range(TRIES_MAX):
             try:

@@ -77,11 +77,11 @@ class PostgresLeases:
         return self._change("wish", shard=shard, address=address)
 
     def _change(self, name: str, **values: Any) -> bool:
-        """Did it change a row?"""
+        """Run a statement. Returns whether it changed a row."""
         return self._try(lambda connection: connection.execute(SQL[name], values).rowcount > 0)
 
     def _try(self, function: Callable[[Connection], T]) -> T:
-        """Tried again after a conflict with another node, which changed nothing."""
+        """Call a function, and again after a conflict with another node, which changed nothing."""
         for tries in range(TRIES_MAX):
             if self._connection is None:
                 self._connection = self._database.connect()
@@ -96,7 +96,7 @@ class PostgresLeases:
         raise AssertionError("the last try answers or raises")
 
     def abort(self) -> None:
-        """End a call that waits for a database that does not answer. Is called by another thread."""
+        """End a call that waits for a database that does not answer. Another thread calls this."""
         connection = self._connection
         if connection is not None:
             with (

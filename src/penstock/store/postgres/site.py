@@ -53,7 +53,7 @@ class PostgresSite:
         self._readers = Readers(self.database)
 
     def exists(self) -> bool:
-        """Is there a store already? Raises StoreError."""
+        """Whether there is a store already. Raises StoreError."""
         return bool(self._ask("find")[0][0])
 
     def users(self) -> list[str]:

@@ -212,7 +212,8 @@ class PostgresStore:
     # -- the state of the shard ------------------------------------------------------------------------------
 
     def end(self) -> JournalEnd:
-        """Final even after a commit of unknown outcome: reading it fences the connection which that was sent on."""
+        """Returns the end of the journal, which is final even after a commit of unknown outcome: reading it fences
+        the connection on which that was sent."""
         with self._lock:
             if not self._is_open:
                 raise StoreClosed("the store is closed")

@@ -16,7 +16,7 @@ from penstock.metrics.histogram import Histogram
 
 RESERVE_BYTES = 8 * 1024 * 1024
 RESTORE_WHEN_FREE = 4
-"""Times the reserve: it is set aside again only when that leaves enough to work with."""
+"""How many times the reserve must be free: it is set aside again only when that leaves enough to work with."""
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
@@ -57,7 +57,7 @@ def free_bytes(directory: Path) -> int:
 
 
 def file_bytes(path: Path) -> int:
-    """0 if there is none."""
+    """Returns 0 if there is no such file."""
     try:
         return path.stat().st_size
     except OSError:
@@ -141,11 +141,11 @@ class TimedSync:
             raise StoreBroken(f"{self._log} could not be synced: {self._failure}")
 
     def written(self) -> None:
-        """There is something to sync, within the time."""
+        """Note that there is something to sync, within the time."""
         self._unsynced.set()
 
     def close(self) -> None:
-        """Closing the store syncs what is left."""
+        """End the thread. Closing the store syncs what is left."""
         self._ended.set()
         self._unsynced.set()
         self._thread.join()

@@ -389,7 +389,7 @@ def damage_refused(path: Path) -> Iterator[None]:
 
 
 def rollback(connection: sqlite3.Connection) -> None:
-    """Back to the last commit; SQLite may have rolled back by itself already."""
+    """Go back to the last commit; SQLite may have rolled back by itself already."""
     with suppress(sqlite3.Error):
         if connection.in_transaction:
             connection.execute("ROLLBACK")

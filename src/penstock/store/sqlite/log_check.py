@@ -79,7 +79,8 @@ class _Frames:
             self._salt = self._header(0)[2:4]  # the header itself is damaged
 
     def ends_commit(self, number: int) -> bool | None:
-        """None: it is no frame of the present use of the file, which begins again after each checkpoint."""
+        """Whether the frame ends a commit; None if it is not a frame of the present use of the file, which begins
+        again after each checkpoint."""
         _, pages, *salt_and_sum = self._header(number)
         return pages > 0 if salt_and_sum[:2] == self._salt else None
 

@@ -241,7 +241,7 @@ class Reads:
 
 
 def gathers_bytes(connection: sqlite3.Connection) -> bool:
-    """Does group_concat keep bytes as they are? Older versions of SQLite end at the first zero."""
+    """Whether group_concat keeps bytes as they are. Older versions of SQLite end at the first zero."""
     every = bytes(range(256))
     statement = "SELECT CAST(group_concat(column1, '') AS BLOB) FROM (VALUES (?), (NULL), (?))"
     return connection.execute(statement, (every, every)).fetchall() == [(every + every,)]

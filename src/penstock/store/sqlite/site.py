@@ -66,7 +66,7 @@ class SqliteSite:
         return self._directory / f"shard-{index:04d}"
 
     def exists(self) -> bool:
-        """Is there a store already, or the beginning of one?"""
+        """Whether there is a store already, or the beginning of one."""
         return any((self._directory / name).exists() for name in (file.DATA_FILE, SHARDS_FILE))
 
     def data_files(self) -> list[Path]:
@@ -152,7 +152,7 @@ class SqliteSite:
         return self._directory / f"{SHARDS_FILE}.new"
 
     def _make(self) -> None:
-        """Interrupted at any point, it is done again: no message was accepted yet."""
+        """Make the store. If it is interrupted at any point, it is done again: no message was accepted yet."""
         self._lock_file.take()
         with self._unfinished.open("wb") as unfinished:
             unfinished.write(msgspec.json.encode(ShardsRecord(self.shards)) + b"\n")

@@ -23,7 +23,7 @@ def for_rows(statement: str, rows: int, columns: int) -> str:
 def execute_rows(
     connection: sqlite3.Connection, statement: str, rows: Sequence[Sequence[object]]
 ) -> Iterator[tuple[sqlite3.Cursor, Sequence[Sequence[object]]]]:
-    """Run a statement over many rows, some at a time; answers what each run did, and for which rows."""
+    """Run a statement over many rows, some at a time. Yields what each run did, and for which rows."""
     columns, total, start = len(rows[0]), len(rows), 0
     while start < total:
         rest = total - start

@@ -117,7 +117,8 @@ class SqliteStore:
         return state
 
     def _take_ownership(self, connection: sqlite3.Connection) -> None:
-        """Also finds out at the start, and not with the first send, that the file cannot be written."""
+        """Take the shard for this process. This also finds out at the start, and not with the first send, that the
+        file cannot be written."""
         try:
             connection.execute("UPDATE shard SET owner = ?", (secrets.token_bytes(16),))
         except sqlite3.Error as error:

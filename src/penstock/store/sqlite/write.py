@@ -71,7 +71,7 @@ def remove(connection: sqlite3.Connection, seqs: str) -> None:
 
 
 def forget(connection: sqlite3.Connection, queue: int, seq: int, rows_max: int) -> int:
-    """Forget a queue's sends up to ``seq``, oldest first; how many were forgotten."""
+    """Forget a queue's sends up to ``seq``, oldest first. Returns how many were forgotten."""
     asked = {"queue": queue, "seq": seq, "rows_max": rows_max}
     return connection.execute(SQL["forget_sends"], asked).rowcount
 
