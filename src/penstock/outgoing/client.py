@@ -162,7 +162,7 @@ class OutgoingHttp:
         found = await self._resolve(url.host, url.port)
         allowed = [address for address in found if is_callable(address)]
         if found and not allowed:
-            raise OutgoingFailed(f"its name leads to {found[0]}, which is no address that may be called")
+            raise OutgoingFailed(f"its name leads to {found[0]}, which must not be called")
         return allowed[:_ADDRESSES_MAX]
 
 

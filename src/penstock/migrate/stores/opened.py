@@ -32,7 +32,7 @@ def store_site(text: str, shards: int | None) -> SqliteSite | PostgresSite:
         return PostgresSite(text, shards)
     if not text.startswith(SQLITE) or len(text) == len(SQLITE):
         raise StoreRefused(
-            f'"{without_password(text)}" is no store: expected sqlite:DIRECTORY or postgresql://USER@HOST/DATABASE'
+            f'"{without_password(text)}" does not name a store: expected sqlite:DIRECTORY or postgresql://USER@HOST/DATABASE'
         )
     return SqliteSite(Path(text.removeprefix(SQLITE)), shards)
 

@@ -122,7 +122,7 @@ async def redrive_message(admin: Admin, request: VersionedRequest, call: Call) -
     view = await admin.broker.partition_of(queue).inspection.get(queue, request.id)
     source = Arn.parse(view.row.source or "")
     if source is None:
-        text = "The message is no dead letter of another queue: move it to a queue by name."
+        text = "The message is not a dead letter of another queue: move it to a queue by name."
         raise admin_fault("NotPossible", text)
     await authorize_target(admin, source.queue, call)
     return await _send_to(admin, request, call, source.queue)
