@@ -26,6 +26,7 @@ from penstock.broker.outbox import (
 from penstock.broker.quotas import Quotas
 from penstock.broker.waiting import Ask
 from penstock.errors import (
+    DataRefused,
     KeyDisabled,
     SourceNotDeadLetterQueue,
     StoreAway,
@@ -42,7 +43,7 @@ from penstock.store.changes import Changes
 from penstock.store.port import LAST, JournalEnd, Mark
 from support.cluster import Cluster, Fault, Node
 from support.shards import ShardsWorld
-from support.world import ROOMY, SECOND, UNMETERED, Caller, name_of
+from support.world import ROOMY, SECOND, UNMETERED, Caller, name_of, outgoing
 
 KINDS = pytest.mark.parametrize("kind", ["", ".fifo"], ids=["standard", "fifo"])
 
@@ -590,6 +591,29 @@ def test_a_crash_at_every_step(victim: int) -> None:
             assert queues.bodies(doomed) == ["refused"], step
         step += 1
     assert step > 15
+
+
+def test_what_is_handed_over_again_waits_for_the_commit_that_took_it(cluster: Cluster) -> None:
+    """The store refuses data in the commit that took a message. Later commits are written, and say nothing about it."""
+    queues = Queues(cluster)
+    queues.send(1)
+    node, dead = cluster.node(queues.work), cluster.node(queues.dead)
+    elsewhere = cluster.name("elsewhere", 1)
+    dead.create(elsewhere)
+    node.receive(queues.work)
+    cluster.advance(SECOND)
+    dead.hold_commits()
+    node.start(node.queue(queues.work).receive(Ask(10, None, None), Caller(), 0))
+    cluster.run()
+    sent = dead.sending(elsewhere, outgoing("for another queue"))
+    node.crash()
+    cluster.run()
+    dead.refuse_next_commit(DataRefused("a request of the same commit has a NUL"))
+    dead.release_commits()
+    cluster.advance(10 * SECOND)
+    assert sent.done and not sent.failed
+    assert queues.bodies(queues.dead) == ["m0"]
+    assert queues.on_the_way() == 0
 
 
 # -- where a dead letter is when the answer leaves -----------------------------------------------------------

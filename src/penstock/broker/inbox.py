@@ -12,7 +12,9 @@ import msgspec
 
 from penstock.broker.delivery import QueueDelivery
 from penstock.broker.handover import HandedMessage, Handover, Taken, TargetRefusal
-from penstock.broker.shard import Shard
+from penstock.broker.shard import SETTLED, Shard
+from penstock.errors import StoreError
+from penstock.promise import Promise
 from penstock.store.changes import RecordKind
 from penstock.store.moving import left_out
 
@@ -27,6 +29,7 @@ class Inbox:
         self._shard = shard
         self._delivery = delivery
         self._taken = shard.table(INBOXES)  # by the shard that the messages come from
+        self._raised: dict[str, Promise[None]] = {}  # the commit that raised a record last
 
     async def take(self, handover: Handover) -> Taken:
         """Add what was not taken before. Raises NotOwned or StoreError: then it may be tried again."""
@@ -46,8 +49,20 @@ class Inbox:
                 refusals += [TargetRefusal(message.position, place, reason) for place, reason in refused]
             taken = Taken(new[-1].position, refusals=tuple(refusals))
             self._taken.put(key, taken)
-        await shard.settled()
+            self._raised[key] = shard.settled()
+        await self._durable(key)
         return msgspec.structs.replace(taken, refusals=taken.all_refusals)
+
+    async def _durable(self, key: str) -> None:
+        """Wait for the commit that raised a record last. Later commits say nothing about it: if the store refuses
+        data of that commit, they may be written all the same. Raises StoreError."""
+        raised = self._raised.get(key, SETTLED)
+        try:
+            await raised
+        except StoreError:
+            if self._raised.get(key) is raised:
+                del self._raised[key]  # the record is again as an earlier commit left it, which is durable
+            raise
 
     def _new(self, key: str, handover: Handover) -> list[HandedMessage]:
         taken = self._taken.get(key) or _NOTHING
