@@ -594,7 +594,7 @@ def test_a_crash_at_every_step(victim: int) -> None:
 
 
 def test_what_is_handed_over_again_waits_for_the_commit_that_took_it(cluster: Cluster) -> None:
-    """The store refuses data in the commit that took a message. Later commits are written, and say nothing about it."""
+    """The store refuses data in the commit that took a message. Later commits are written all the same."""
     queues = Queues(cluster)
     queues.send(1)
     node, dead = cluster.node(queues.work), cluster.node(queues.dead)

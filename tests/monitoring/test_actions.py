@@ -16,14 +16,15 @@ from monitoring.world import ACCOUNT, SPACE, MonitoringWorld
 from penstock.auth.policy import compile_policy
 from penstock.auth.principal import Principal
 from penstock.broker.internal_queues import Job
-from penstock.errors import JobFailed, StoreError
+from penstock.errors import JobFailed, StoreError, StoreFull
 from penstock.limits import HOUR, MINUTE
 from penstock.monitoring.actions import ALARM_ACTIONS
 from penstock.monitoring.alarm_records import PENDING, AlarmStatus, PendingAction, alarms_home
 from penstock.names import shard_of
 from penstock.promise import Promise
+from penstock.store.port import ShardState
 from support.http_requests import json_request
-from support.world import name_of
+from support.world import FaultyStore, name_of
 
 HOOK = "https://hooks.example.com/alarms"
 
@@ -332,6 +333,35 @@ def test_actions_that_an_earlier_release_has_stored_are_carried_out(world: Monit
             f"Successfully executed action {action}" for action in sorted((HOOK, arn("q", "sqs")))
         ]
     assert len(bodies(world, url)) == 1
+
+
+def test_actions_of_an_earlier_release_survive_a_refused_commit_and_keep_their_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    open_store = FaultyStore.open
+
+    def open_and_refuse(store: FaultyStore) -> ShardState:
+        store.refusals.append(StoreFull("no space left on the disk"))
+        return open_store(store)
+
+    with MonitoringWorld(webhooks=(HOOK,)) as world:
+        cw = world.client()
+        put_alarm(cw, AlarmActions=[HOOK])
+        here = world.monitoring.of_alarms(SPACE)
+        alarm = here.alarms.get(SPACE, "a")
+        assert alarm is not None
+        before = AlarmStatus(state="OK", reason="", updated_ms=0, changed_ms=0)
+        for number in (2, 1):  # a database returns them in any order
+            status = AlarmStatus(state="ALARM", reason=f"change {number}", updated_ms=0, changed_ms=0)
+            pending = PendingAction(
+                alarm=msgspec.structs.replace(alarm, status=status), before=before, action=HOOK
+            )
+            here.shard.table(PENDING).put(alarms_home(SPACE).key(f"{number:020d}"), pending)
+        world.run()
+        monkeypatch.setattr(FaultyStore, "open", open_and_refuse)
+        world.crash()
+        world.advance(MINUTE)
+        assert [json.loads(body)["NewStateReason"] for _, body in world.posted] == ["change 1", "change 2"]
 
 
 def user(*statements: dict[str, Any]) -> Principal:

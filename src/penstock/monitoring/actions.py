@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from hashlib import sha256
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -96,7 +97,7 @@ class AlarmActions(Part):
         self._post = post
         self._delivery.on_refused(ALARM_ACTIONS.name, self._refused)
         self.jobs = JobQueues(partition, ALARM_ACTIONS, self._carry_out, self._give_up)
-        self._stored_before = self._shard.table(PENDING)
+        self._of_earlier_release = self._shard.table(PENDING, self._not_adopted)
 
     @property
     def job_queues(self) -> Sequence[JobQueues[Any]]:
@@ -104,13 +105,22 @@ class AlarmActions(Part):
 
     def start(self) -> None:
         """Continue with what was not carried out when the shard was closed."""
-        for key, pending in self._stored_before:  # by an earlier release
-            self._stored_before.remove(key)
-            self._add(pending)
+        self._adopt()
         self.jobs.start()
 
     def stop(self) -> None:
         self.jobs.stop()
+
+    def _adopt(self) -> None:
+        """Make jobs of the actions that an earlier release stored, in the order of their keys."""
+        if not self.jobs.stopped:
+            for key, pending in sorted(self._of_earlier_release, key=itemgetter(0)):
+                self._of_earlier_release.remove(key)
+                self._add(pending)
+
+    def _not_adopted(self, key: str, pending: PendingAction | None) -> None:
+        """The commit that made a job of this action was refused."""
+        self._shard.runtime.at(self._shard.clock.now_ms() + SECOND, self._adopt)
 
     def add(self, alarm: Alarm, before: AlarmStatus) -> None:
         """Add the actions of an alarm whose state has changed, with the open commit; they are carried out when that
