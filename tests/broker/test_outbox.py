@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence, Set
 from typing import Any, get_args
@@ -40,10 +41,10 @@ from penstock.names import QueueName
 from penstock.promise import Promise
 from penstock.queues.messages import Outgoing
 from penstock.store.changes import Changes
-from penstock.store.port import LAST, JournalEnd, Mark
+from penstock.store.port import LAST, JournalEnd, Mark, ShardState
 from support.cluster import Cluster, Fault, Node
 from support.shards import ShardsWorld
-from support.world import ROOMY, SECOND, UNMETERED, Caller, name_of, outgoing
+from support.world import ROOMY, SECOND, UNMETERED, Caller, FaultyStore, name_of, outgoing
 
 KINDS = pytest.mark.parametrize("kind", ["", ".fifo"], ids=["standard", "fifo"])
 
@@ -614,6 +615,38 @@ def test_what_is_handed_over_again_waits_for_the_commit_that_took_it(cluster: Cl
     assert sent.done and not sent.failed
     assert queues.bodies(queues.dead) == ["m0"]
     assert queues.on_the_way() == 0
+
+
+def test_a_power_failure_that_loses_commits_loses_no_later_message(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a sync at every commit, the other shard may have taken messages that the source has lost."""
+    queues = Queues(cluster)
+    node = cluster.node(queues.work)
+    synced = node._directory.with_name("synced")
+    node.store.close()
+    shutil.copytree(node._directory, synced)
+    node.crash()
+    queues.send(20)
+    queues.kill()
+    assert len(queues.bodies(queues.dead)) == 20
+
+    node.store.close()
+    shutil.rmtree(node._directory)
+    synced.rename(node._directory)
+    open_store = FaultyStore.open
+
+    def open_without_syncs(store: FaultyStore) -> ShardState:
+        store._synchronous = "normal"
+        return open_store(store)
+
+    monkeypatch.setattr(FaultyStore, "open", open_without_syncs)
+    node.crash()
+    cluster.network.crashed(node)
+    node.send(queues.work, "later")
+    queues.kill()
+    cluster.advance(SECOND)
+    assert queues.bodies(queues.dead)[-1] == "later"
 
 
 # -- where a dead letter is when the answer leaves -----------------------------------------------------------

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from penstock.errors import StoreBroken
-from penstock.store.sqlite.store import SqliteStore
+from penstock.store.changes import Changes
+from penstock.store.port import Mark
+from penstock.store.sqlite.store import NUMBERS_LOST_MAX, SqliteStore
 from store.store_driver import Driver, row
 
 SOON_S = 10  # it takes milliseconds; a busy machine may be slow
@@ -86,4 +89,20 @@ def test_how_sqlite_itself_syncs(data: Path, synchronous: str, level: int) -> No
     store.open()
     assert store._writer is not None
     assert store._writer.execute("PRAGMA synchronous").fetchone() == (level,)
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("settings", "skips"),
+    [({"synchronous": "full"}, False), ({"synchronous": "normal"}, True), ({"accept_data_loss": True}, True)],
+)
+def test_numbers_that_may_have_been_lost_are_not_given_again(
+    data: Path, settings: dict[str, Any], skips: bool
+) -> None:
+    store = SqliteStore(data, **settings)
+    assert store.open().mark.next_number == 1, "a new store has given none"
+    store.append(Changes(1, 0, {}), Mark(8, 0, 0))
+    store.close()
+    store = SqliteStore(data, **settings)
+    assert store.open().mark.next_number == 8 + skips * NUMBERS_LOST_MAX
     store.close()
