@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import msgspec
 import pytest
 
 from penstock.errors import DataRefused, DecideAgain, QueueMissing, StoreBroken, StoreError, StoreLost
@@ -12,7 +13,7 @@ from penstock.limits import HOUR
 from penstock.promise import Promise
 from penstock.queues.settings import QueueSettings
 from support.generated import examples
-from support.world import SECOND, World, name_of, outgoing
+from support.world import SECOND, UNMETERED, World, name_of, outgoing
 
 KINDS = pytest.mark.parametrize("queue", ["q", "q.fifo"])
 
@@ -315,6 +316,46 @@ def _succeeded(promise: Promise[Any]) -> bool:
     except (DecideAgain, DataRefused):
         return False
     return True
+
+
+def write_alone(world: World) -> None:
+    """The store refuses data: for a while each request gets a commit of its own."""
+    world.create("refused")
+    world.refuse_next_commit(DataRefused("a key has a NUL"))
+    world.sending("refused", outgoing("has a NUL"))
+    world.run()
+
+
+def test_fifo_a_delete_that_serves_a_waiting_receive_is_durable_when_it_answers() -> None:
+    """Each request has a commit of its own: the one that is served must not close that of the delete before it is
+    complete."""
+    with World(UNMETERED) as world:
+        world.create("q.fifo", visibility_ms=HOUR)
+        world.send_all("q.fifo", "a", "b", group="g")
+        (first,) = world.receive("q.fifo", 1)
+        poll = world.poll("q.fifo", 1, wait_ms=20 * SECOND)
+        write_alone(world)
+        world.hold_commits()
+        deleted = world.start(world.queue("q.fifo").delete([first.handle]))
+        world.run()
+        assert not deleted.done
+        world.release_commits()
+        assert deleted.done and poll.bodies == ["b"]
+        world.crash()
+        world.advance(HOUR)
+        assert world.bodies("q.fifo") == ["b"]
+
+
+def test_a_queue_that_is_deleted_and_created_again_by_a_refused_commit_is_there() -> None:
+    with World(msgspec.structs.replace(UNMETERED, delete_pause_ms=0)) as world:
+        queue = world.create("q")
+        world.send("q", "m")
+        world.refuse_next_commit()
+        dropped = world.start(world.broker.drop(queue))
+        created = world.start(world.broker.create(name_of("q"), queue.settings, {}))
+        world.run()
+        assert dropped.failed and created.failed
+        assert world.bodies("q") == ["m"]
 
 
 @pytest.mark.parametrize("error", [StoreBroken("fsync failed"), StoreLost("taken")])

@@ -15,14 +15,14 @@ from penstock.broker.internal_queue_status import (
 )
 from penstock.broker.internal_queues import Job, JobKind, JobQueues
 from penstock.broker.partition import Partition
-from penstock.errors import JobFailed, JobLost, StoreAway, StoreBusy, StoreUnknown
+from penstock.errors import DataRefused, JobFailed, JobLost, StoreAway, StoreBusy, StoreUnknown
 from penstock.limits import DAY, HOUR, MINUTE, Limits
 from penstock.names import Home, Space
 from penstock.promise import Promise
 from penstock.queues.messages import decode_content
 from penstock.store.changes import Changes
 from penstock.store.port import LAST, JournalEnd, Mark, Selection
-from support.world import ROOMY, SECOND, TINY, UNMETERED, World, name_of
+from support.world import ROOMY, SECOND, TINY, UNMETERED, World, name_of, outgoing
 
 
 class Errand(msgspec.Struct):
@@ -744,3 +744,35 @@ def test_a_job_is_done_although_its_commit_counted_as_refused(kind: JobKind[Erra
         assert world.done == [(1, 1)]
         world.advance(5 * HOUR)
         assert (world.done, world.waiting()) == ([(1, 1)], 0)
+
+
+def test_a_job_is_put_off_in_one_commit_while_each_request_has_its_own() -> None:
+    """Its group has room for the next job, which is taken at once. A crash in between would lose the one put off."""
+    kind = JobKind(
+        "errands",
+        Errand,
+        pauses_ms=PAUSES_MS,
+        visibility_ms=30 * SECOND,
+        ordered=False,
+        running_per_group_max=1,
+    )
+    with Errands(kind, UNMETERED) as world:
+        world.create("refused")
+        world.hanging[1], world.hanging[2] = Promise(), Promise()
+        world.put_off[1] = 5 * SECOND
+        world.add(1, group="g")
+        world.add(2, group="g")
+        world.refuse_next_commit(DataRefused("a key has a NUL"))
+        world.sending("refused", outgoing("has a NUL"))
+        world.run()
+        world.hanging.pop(1).resolve(None)
+        before = len(world.store.appended)
+        while len(world.store.appended) == before:
+            assert world.runtime.step()
+        commit = world.store.appended[-1]
+        assert (len(commit.removed), len(commit.added)) == (1, 1)
+        world.hanging.clear()
+        world.put_off.clear()
+        world.crash()
+        world.advance(MINUTE)
+        assert sorted(number for number, _ in world.done) == [1, 2]

@@ -293,10 +293,13 @@ class Shard:
 
     def answer(self, promise: Promise[T], value: T) -> None:
         """Resolve a promise: now, or after the participants of a commit were notified."""
-        if self._answers is None:
-            promise.resolve(value)
-        else:
+        if self._answers is not None:
             self._answers.append((promise, value))
+        elif self._alone:
+            # Who gets the answer may close the open commit, while the decision that serves it still adds to that.
+            self.runtime.soon(partial(_resolve, promise, value))
+        else:
+            promise.resolve(value)
 
     def uncommitted(self) -> list[Changes]:
         """What was decided and is not durable yet, in order."""
@@ -507,8 +510,7 @@ class Shard:
         # Last, because the many requests of the commit would delay the receives that wait for its messages.
         answers.append((commit.done, None))
         for promise, value in answers:
-            if not promise.done:
-                promise.resolve(value)
+            _resolve(promise, value)
         if self._again and not self._scheduled:
             self._schedule()
 
@@ -578,7 +580,7 @@ class Shard:
     def _fail(self, failed: Sequence[Commit], error: StoreError, answer: StoreError | None = None) -> None:
         """Undo commits that are not part of the journal. ``answer``: what the requests of the first get."""
         for each in reversed(failed):
-            for (table, key), before in each.undo.items():
+            for (table, key), before in reversed(each.undo.items()):
                 table.undo(key, before)
         if isinstance(error, (StoreBroken, StoreLost)):
             # An fsync that follows a failed one may report success for data that is lost.
@@ -654,6 +656,12 @@ class Shard:
             log.error("sends are refused for now: %s", why)
         self.refuses = why
         self.runtime.at(self.clock.now_ms() + _RETRY_MS, self._check_store)
+
+
+def _resolve(promise: Promise[T], value: T) -> None:
+    """Resolve a promise unless who waited for it has been cancelled."""
+    if not promise.done:
+        promise.resolve(value)
 
 
 class RecordTable(Generic[T]):
