@@ -6,11 +6,16 @@ from typing import Any
 
 import pytest
 
+from penstock.broker.delivery import Destination, QueueDelivery
 from penstock.broker.operations import Edit
 from penstock.errors import ContentOutdated, MessageInFlight, MessageNotAvailable, NoRoomBetween
 from penstock.limits import HOUR
+from penstock.names import QueueName
+from penstock.promise import Promise
 from penstock.store.changes import EntryRow
-from support.world import World
+from penstock.store.port import Selection
+from support.shards import ShardsWorld
+from support.world import World, name_of
 
 KINDS = pytest.mark.parametrize("name", ["q", "q.fifo"])
 
@@ -143,3 +148,34 @@ def test_between_two_messages_there_is_room_for_twenty(roomy: World) -> None:
             moved += 1
     assert moved >= 20
     assert sorted(work_off(roomy, "q")) == sorted(seqs)
+
+
+def test_a_change_does_not_wait_for_the_target_of_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shard of a target may not answer for seconds. Changes of other queues are not kept waiting by that."""
+    with ShardsWorld() as world:
+        near, other, far = world.name("near", 0), world.name("other", 0), world.name("far", 1)
+        for short in (near, other, far):
+            world.create(short)
+        world.send(near, "moved")
+        world.send_all(other, "a", "b")
+        partition, answer = world.broker.partition(0), Promise[None]()
+
+        async def find_later(delivery: QueueDelivery, name: QueueName) -> Destination:
+            await answer
+            return await find(delivery, name)
+
+        find = QueueDelivery.find
+        monkeypatch.setattr(QueueDelivery, "find", find_later)
+        (moved,), (first, _) = (
+            partition.shard.store.select(Selection(world.queue(short).id), rows_max=2)
+            for short in (near, other)
+        )
+        moving = world.start(partition.editing.send_to(world.queue(near), moved.seq, name_of(far)))
+        world.run()
+        changed = world.start(partition.editing.move_to_back(world.queue(other), first.seq))
+        world.run()
+        assert changed.done and not moving.done
+        answer.resolve(None)
+        world.run()
+        moving.result()
+        assert world.bodies(far) == ["moved"]

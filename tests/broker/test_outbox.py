@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence, Set
+from contextlib import closing
 from typing import Any, get_args
 
 import msgspec
 import pytest
 
 from penstock.broker.delivery import Refusal
-from penstock.broker.handover import Cause, Handover, QueueTarget, Taken
+from penstock.broker.handover import UNREADABLE, Cause, Handover, QueueTarget, Taken
+from penstock.broker.inbox import Inbox
 from penstock.broker.live_queue import LiveQueue
 from penstock.broker.move_tasks import MoveFailure
 from penstock.broker.outbox import (
@@ -991,31 +994,61 @@ def test_messages_for_a_shard_that_cannot_be_reached_are_not_kept_in_memory(clus
     assert cluster.node(target).drain(target) == [f"m{number}" for number in range(60)]
 
 
-def test_a_shard_that_does_not_answer_leaves_pages_for_others() -> None:
-    """More shards of one process than pages in memory have messages for it."""
+def test_a_message_of_a_service_whose_content_is_damaged_keeps_no_others_waiting(cluster: Cluster) -> None:
+    target = cluster.name("target", 1)
+    cluster.node(target).create(target)
+    source = cluster.nodes[0]
+    refused: list[Refusal] = []
+    source.broker.partition(0).delivery.on_refused("toy", refused.append)
+    cluster.network.cut.add(1)
+    for body in ("first", "damaged", "third"):
+        deliver(cluster, [target], body)
+    with closing(sqlite3.connect(source._directory / "penstock.db")) as database:
+        (seq,) = database.execute(
+            "SELECT seq FROM entries WHERE queue = 0 ORDER BY seq LIMIT 1 OFFSET 1"
+        ).fetchone()
+        database.execute("UPDATE entries SET content = substr(content, 1, 4) WHERE seq = ?", (seq,))
+        database.commit()
+    source.crash()
+    source.broker.partition(0).delivery.on_refused("toy", refused.append)
+    cluster.network.cut.clear()
+    cluster.advance(MINUTE)
+    assert sorted(cluster.node(target).bodies(target)) == ["first", "third"]
+    assert [(each.message, each.reason) for each in refused] == [(None, UNREADABLE)]
+
+
+def test_shards_that_do_not_answer_leave_pages_for_others() -> None:
+    """Those of a node that hangs, with messages from more shards of one process than it has pages in memory."""
     with ShardsWorld(shards=20) as world:
-        hanging, good = world.name("hanging", 0), world.name("good", 1)
-        world.create(hanging)
-        world.create(good)
-        inbox, answer = world.broker.partition(0).inbox, Promise[None]()
-        take = inbox.take
+        hanging = [world.name(f"hanging-{shard}-", shard) for shard in range(3)]
+        good = world.name("good", 3)
+        for name in (*hanging, good):
+            world.create(name)
+        answer = Promise[None]()
 
-        async def hang(handover: Handover) -> Taken:
-            await answer
-            return await take(handover)
+        def hang(inbox: Inbox) -> None:
+            take = inbox.take
 
-        inbox.take = hang  # type: ignore[method-assign]
-        for source in range(2, 20):
+            async def take_later(handover: Handover) -> Taken:
+                await answer
+                return await take(handover)
+
+            inbox.take = take_later  # type: ignore[method-assign]
+
+        for shard in range(3):
+            hang(world.broker.partition(shard).inbox)
+        for source in range(4, 20):
             delivery = world.broker.partition(source).delivery
             message = Outgoing(body=str(source), sender="a service")
-            world.do(delivery.deliver(message, [QueueTarget(name_of(hanging))], "toy", "the toy"))
+            for name in hanging:
+                world.do(delivery.deliver(message, [QueueTarget(name_of(name))], "toy", "the toy"))
         delivery = world.broker.partition(19).delivery
         world.do(delivery.deliver(message, [QueueTarget(name_of(good))], "toy", "the toy"))
         assert world.counts(good) == (1, 0, 0)
-        assert world.counts(hanging) == (0, 0, 0)
+        assert [world.counts(name) for name in hanging] == [(0, 0, 0)] * 3
         answer.resolve(None)
         world.run()
-        assert world.counts(hanging) == (18, 0, 0)
+        assert [world.counts(name) for name in hanging] == [(16, 0, 0)] * 3
 
 
 def test_what_waits_for_a_shard_is_bounded_by_the_quota() -> None:

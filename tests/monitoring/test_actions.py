@@ -15,13 +15,15 @@ from monitoring.differences import NO_SERVICE
 from monitoring.world import ACCOUNT, SPACE, MonitoringWorld
 from penstock.auth.policy import compile_policy
 from penstock.auth.principal import Principal
+from penstock.broker.delivery import Destination, QueueDelivery
 from penstock.broker.internal_queues import Job
 from penstock.errors import JobFailed, StoreError, StoreFull
 from penstock.limits import HOUR, MINUTE
 from penstock.monitoring.actions import ALARM_ACTIONS
 from penstock.monitoring.alarm_records import PENDING, AlarmStatus, PendingAction, alarms_home
-from penstock.names import shard_of
+from penstock.names import QueueName, shard_of
 from penstock.promise import Promise
+from penstock.queues.settings import QueueSettings
 from penstock.store.port import ShardState
 from support.http_requests import json_request
 from support.world import FaultyStore, name_of
@@ -292,25 +294,45 @@ def test_a_quota_that_stays_reached_ends_an_action() -> None:
         assert failed.startswith("Failed") and "QuotaReached" in failed
 
 
-def test_what_a_queue_of_another_shard_refuses_is_in_the_history() -> None:
+def test_what_a_queue_of_another_shard_refuses_is_in_the_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def find(delivery: QueueDelivery, name: QueueName) -> Destination:
+        return Destination(name, QueueSettings(), None)
+
     with MonitoringWorld(3) as world:
-        cw, sqs = world.client(), world.client("sqs")
+        cw = world.client()
         name = world.name("q", (alarms_home(SPACE).shard(3) + 1) % 3)
-        url = sqs.create_queue(QueueName=name)["QueueUrl"]
-        sqs.send_message(QueueUrl=url, MessageBody="the only one that the quota allows")
         put_alarm(cw, AlarmActions=[arn(name, "sqs")])
-        world.limits = msgspec.structs.replace(world.limits, quota_messages=1)
-        world.crash()
+        monkeypatch.setattr(QueueDelivery, "find", find)  # it is deleted right after it was found
         set_state(cw, "a", "ALARM")
         world.advance(1000)
         assert actions(cw) == [
             f"Successfully executed action {arn(name, 'sqs')}",
             f"Failed to execute action {arn(name, 'sqs')}. "
-            'Received error: "the queue takes no messages: QuotaReached"',
+            'Received error: "the queue takes no messages: QueueMissing"',
         ]
         world.crash()
         world.advance(MINUTE)
         assert len(actions(cw)) == 2
+
+
+@pytest.mark.parametrize("distance", [0, 1], ids=["same shard", "another shard"])
+def test_a_message_for_an_account_whose_quota_is_used_up_is_sent_when_there_is_room(distance: int) -> None:
+    with MonitoringWorld(3) as world:
+        cw, sqs = world.client(), world.client("sqs")
+        name = world.name("q", (alarms_home(SPACE).shard(3) + distance) % 3)
+        url = sqs.create_queue(QueueName=name)["QueueUrl"]
+        sqs.send_message(QueueUrl=url, MessageBody="{}")
+        sqs.send_message(QueueUrl=url, MessageBody="{}")
+        put_alarm(cw, AlarmActions=[arn(name, "sqs")])
+        world.limits = msgspec.structs.replace(world.limits, quota_messages=2)
+        world.crash()
+        set_state(cw, "a", "ALARM")
+        world.advance(MINUTE)
+        assert actions(cw) == []
+        assert len(bodies(world, url)) == 2
+        world.advance(MINUTE)
+        assert len(bodies(world, url)) == 1
+        assert actions(cw) == [f"Successfully executed action {arn(name, 'sqs')}"]
 
 
 def test_actions_that_an_earlier_release_has_stored_are_carried_out(world: MonitoringWorld, cw: Any) -> None:

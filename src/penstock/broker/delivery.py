@@ -16,7 +16,7 @@ and the service that caused the delivery decides about its message.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -95,7 +95,7 @@ class Refusal(NamedTuple):
     """A queue did not take a message of a service."""
 
     target: QueueTarget
-    message: Outgoing | None  # None: it cannot be decrypted, which is the reason
+    message: Outgoing | None  # None: it cannot be decrypted or decoded
     reason: str  # the name of the error
 
 
@@ -383,23 +383,46 @@ class QueueDelivery:
         for of_shard in elsewhere.values():
             assert self._outbox is not None
             payer = account or of_shard[0].queue.account
-            try:
-                if quotas is not None:
-                    on_the_way = self._outbox.on_the_way(payer)
-                    quotas.check_departure(message, (on_the_way.messages, on_the_way.bytes))
-            except QuotaReached as error:
-                refusals += [Refusal(target, message, type(error).__name__) for target in of_shard]
+            refused = self._refused_departures(message, of_shard, payer, quotas)
+            refusals += refused
+            gone = {each.target for each in refused}
+            departing = [target for target in of_shard if target not in gone]
+            if not departing:
                 continue
             self._outbox.add(
                 self._stored(message),
                 Cause.SERVICE,
-                of_shard,
+                departing,
                 source,
                 service=service,
                 account=payer,
                 delay_ms=message.delay_ms,
             )
         return refusals
+
+    def _refused_departures(
+        self, message: Outgoing, targets: Sequence[QueueTarget], payer: str, quotas: QuotaRoom | None
+    ) -> list[Refusal]:
+        """The targets of another shard that a message does not leave for, because of a quota. What accounts have in
+        queues is checked again when it arrives, and only then if the shard is of another node."""
+        if quotas is None:
+            return []
+        assert self._outbox is not None
+        on_the_way = self._outbox.on_the_way(payer)
+        is_counted = self._quotas.counts_processes or targets[0].queue in self._queues
+        reasons: dict[str, str] = {}  # by account
+        for account in {each.queue.account for each in targets}:
+            try:
+                quotas.check_departure(message, (on_the_way.messages, on_the_way.bytes))
+                if is_counted:
+                    quotas.check_messages(account, [message])
+            except QuotaReached as error:
+                reasons[account] = type(error).__name__
+        return [
+            Refusal(each, message, reasons[each.queue.account])
+            for each in targets
+            if each.queue.account in reasons
+        ]
 
     def _try_join(self, target: QueueTarget, join: Callable[[LiveQueue], None]) -> str | None:
         """A message joins a queue of this shard, with the open commit. Returns the name of the error if the queue
@@ -490,6 +513,8 @@ class QueueDelivery:
             delay_ms = message.delay_ms
             left_ms = None if delay_ms is None else max(0, delay_ms - message.age_ms)
             sent = outgoing_of(content, message.group, left_ms)
+            if sent is None:
+                return [(place, UNREADABLE) for place in range(len(message.targets))]
             join = partial(self._send, message=sent, source=message.source, quotas=quotas)
         else:
             join = partial(self._add, message=message, content=content)
@@ -531,9 +556,13 @@ def _check_size(size: int, settings: QueueSettings) -> None:
         raise NotPossible(f"the message is larger than the {most} bytes that the queue accepts")
 
 
-def outgoing_of(content: bytes, group: str | None, delay_ms: int | None) -> Outgoing:
-    """A message of a service as it was before it was stored."""
-    stored = decode_content(content)
+def outgoing_of(content: bytes, group: str | None, delay_ms: int | None) -> Outgoing | None:
+    """A message of a service as it was before it was stored; None if its content is damaged."""
+    try:
+        stored = decode_content(content)
+    except Exception:
+        log.exception("the content of a message of a service cannot be decoded")
+        return None
     return Outgoing(
         body=stored.body,
         sender=stored.sender,

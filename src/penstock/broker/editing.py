@@ -20,6 +20,7 @@ from penstock.broker.operations import (
     WITH_CONTENTS,
     Decide,
     Decision,
+    Destinations,
     Edit,
     Operation,
     Operations,
@@ -223,6 +224,9 @@ class Editing:
         target: QueueName | None,
         terms: Terms,
     ) -> Outcomes:
+        # Before the lock, which changes in other queues wait for: the shard of a target may not answer for seconds.
+        destinations = await self._destinations(queue, seqs, operation, target)
+
         async def change() -> Outcomes:
             if operation in WITH_CONTENTS:
                 self._shard.check_sends()
@@ -235,13 +239,23 @@ class Editing:
             elif operation is Operation.DELETE:
                 decide = partial(operations.delete, queue)
             else:
-                names = {destination_name(queue, row, operation, target) for row in found.rows.values()}
-                destinations = await self._delivery.find_all(name for name in names if name is not None)
                 decide = partial(operations.send, queue, found, operation, target, destinations, terms.task)
             changes_queue = operation is not Operation.COPY
             return await self._decide(queue, seqs, found, decide, terms, changes_queue=changes_queue)
 
         return await self._alone(queue, change)
+
+    async def _destinations(
+        self, queue: LiveQueue, seqs: Sequence[int], operation: Operation, target: QueueName | None
+    ) -> Destinations:
+        """Where these messages go to, if they are moved or copied."""
+        if operation in (Operation.RELEASE, Operation.RESET, Operation.DELETE):
+            return {}
+        sources: set[str | None] = {None}
+        if operation is Operation.REDRIVE:
+            sources = {row.source for row in (await self._read(queue, seqs)).rows.values()}
+        names = {destination_name(queue, source, operation, target) for source in sources}
+        return await self._delivery.find_all(name for name in names if name is not None)
 
     async def _read(
         self, queue: LiveQueue, seqs: Sequence[int], *, with_contents: bool = False

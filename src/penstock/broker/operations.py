@@ -23,6 +23,9 @@ from penstock.names import Arn, QueueName
 from penstock.queues.messages import Attribute, decode_content, encode_content, entry_of
 from penstock.store.changes import EntryRow
 
+Destinations = Mapping[QueueName, Destination | PenstockError]
+"""The queues that messages go to, or why they take none."""
+
 
 class Edit(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be changed of a message. None: it stays as it is."""
@@ -149,19 +152,21 @@ class Operations:
         found: StoredMessages,
         operation: Operation,
         target: QueueName | None,
-        destinations: Mapping[QueueName, Destination | PenstockError],
+        destinations: Destinations,
         task: str | None,
         row: EntryRow,
         now_ms: int,
     ) -> Decision:
-        name = destination_name(queue, row, operation, target)
+        name = destination_name(queue, row.source, operation, target)
         if name is None:
             raise NotPossible(
                 "the queue has no dead-letter queue"
                 if operation is Operation.DEAD_LETTER
                 else "the message does not say which queue it came from: move it"
             )
-        to, redrive = destinations[name], queue.settings.redrive
+        to, redrive = destinations.get(name), queue.settings.redrive
+        if to is None:
+            raise MessageNotAvailable  # it, or its dead-letter queue, was not there when the destinations were found
         if isinstance(to, PenstockError):
             raise to
         if to.queue is not None and to.queue.deleted:
@@ -183,13 +188,14 @@ class Operations:
 
 
 def destination_name(
-    queue: LiveQueue, row: EntryRow, operation: Operation, target: QueueName | None
+    queue: LiveQueue, source: str | None, operation: Operation, target: QueueName | None
 ) -> QueueName | None:
-    """The name of the queue that the message goes to, or None if it has no destination."""
+    """The name of the queue that a message goes to, or None if it has no destination. ``source``: the ARN of the
+    queue that the message came from."""
     if operation is Operation.DEAD_LETTER:
         return None if queue.settings.redrive is None else queue.settings.redrive.target
     if operation is Operation.REDRIVE:
-        arn = Arn.parse(row.source or "")
+        arn = Arn.parse(source or "")
         return None if arn is None else arn.queue
     assert target is not None, "a move and a copy have a target"
     return target

@@ -70,8 +70,8 @@ _DEPARTURES_PER_PAGE = 100
 _BYTES_PER_PAGE = 512 * 1024  # or one message
 _BYTES_PER_ARRIVAL = 4 * 1024 * 1024  # of one commit of the other shard, or one target
 _TARGETS_PER_PAGE = 500  # or one departure: what arrives keeps the other shard from anything else
-_PAGES_MAX = 16
-_PAGES_PER_TARGET_MAX = _PAGES_MAX // 2
+_PAGES_SHARED_MAX = 16
+_PAGES_PER_TARGET_MAX = 8
 _RETRY_MIN_MS, _RETRY_MAX_MS = 100, 5 * SECOND
 _UNREADABLE_PAUSE_MS = MINUTE
 _SERVICE_MS_MAX = 4 * DAY
@@ -186,35 +186,37 @@ class PageRoom:
 class PageSlots:
     """Bounds how many pages all outboxes of a process hold in memory at a time.
 
-    A page for a shard that does not answer stays in memory for long. At most half of the pages are for the same
-    shard, so that others get theirs."""
+    A page for a shard that does not answer stays in memory for long. So each shard has a page of its own, and some
+    more of those that all share."""
 
     def __init__(self) -> None:
-        self._free = _PAGES_MAX
         self._used: Counter[int] = Counter()  # by target
         self._waiting: deque[tuple[int, Promise[None]]] = deque()
 
     async def acquire(self, target: int) -> None:
-        if self._free and self._used[target] < _PAGES_PER_TARGET_MAX:
-            self._count(target, 1)
+        if self._has_room(target):
+            self._used[target] += 1
         else:
             turn: Promise[None] = Promise()
             self._waiting.append((target, turn))
             await turn
 
     def release(self, target: int) -> None:
-        self._count(target, -1)
+        self._used[target] -= 1
         for each in self._waiting:
             next_target, turn = each
-            if self._used[next_target] < _PAGES_PER_TARGET_MAX:
+            if self._has_room(next_target):
                 self._waiting.remove(each)
-                self._count(next_target, 1)
+                self._used[next_target] += 1
                 turn.resolve(None)
                 return
 
-    def _count(self, target: int, more: int) -> None:
-        self._free -= more
-        self._used[target] += more
+    def _has_room(self, target: int) -> bool:
+        used = self._used[target]
+        if not used:
+            return True
+        shared = sum(pages - 1 for pages in self._used.values() if pages)
+        return shared < _PAGES_SHARED_MAX and used < _PAGES_PER_TARGET_MAX
 
 
 class Outbox(Part):

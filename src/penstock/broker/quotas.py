@@ -37,6 +37,7 @@ class Quotas:
         self._others = others
         self._usages: set[ShardUsage] = set()
         self._by_account: dict[str, tuple[int, int]] = {}  # account -> messages and bytes, durable
+        self.counts_processes = others is not None
         self.bounds_messages = bool(limits.quota_messages or limits.quota_bytes)
 
     def add_shard(self, usage: ShardUsage) -> None:
@@ -99,7 +100,7 @@ class QuotaRoom:
 
     def check_departure(self, message: Outgoing, on_the_way: tuple[int, int]) -> None:
         """Raise QuotaReached if this message for another shard does not fit beside what its account has on the way.
-        What the account has in queues is counted when the message arrives."""
+        What the account has in queues is counted when the message arrives, and before it leaves where it is known."""
         self._quotas.compare(on_the_way, 1, _size(message))
 
     def check_messages(self, account: str, messages: Sequence[Outgoing]) -> None:
