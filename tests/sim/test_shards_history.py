@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, get_args
 
@@ -29,22 +29,32 @@ from penstock.broker import outbox, partition
 from penstock.broker.delivery import QueueDelivery, Refusal
 from penstock.broker.handover import Cause, Departed, Handover, QueueTarget, Taken, TargetRefusal
 from penstock.broker.inbox import INBOXES, Inbox
+from penstock.broker.operations import Operation
 from penstock.broker.outbox import LOG_KIND, OUTBOX, Leaving, Outbox, OutboxPage, Route
 from penstock.broker.partition import Partition
 from penstock.broker.parts import Part
 from penstock.broker.waiting import Ask
-from penstock.errors import PenstockError
+from penstock.errors import DataRefused, PenstockError, StoreError
 from penstock.limits import HOUR
 from penstock.names import QueueName
 from penstock.promise import Promise
+from penstock.queues.filters import MessageFilter
 from penstock.queues.messages import Entry, Received, decode_content
 from penstock.store.port import LAST
 from support.cluster import Cluster, Fault
 from support.generated import HISTORIES
-from support.world import MINUTE, ROOMY, SECOND, TINY, Caller, name_of, outgoing
+from support.world import MINUTE, ROOMY, SECOND, TINY, AnswerLost, Caller, name_of, outgoing
 
 any_node = st.integers(0, 2)
 groups = st.sampled_from(["a", "a", "b"])
+refusals: st.SearchStrategy[Callable[[], StoreError]] = st.sampled_from(
+    [
+        partial(StoreError, "refused by the test"),
+        partial(DataRefused, "a key has a NUL"),
+        partial(AnswerLost, is_made=True),
+        partial(AnswerLost, is_made=False),
+    ]
+)
 
 
 class Published(NamedTuple):
@@ -217,6 +227,7 @@ class ShardsHistory(RuleBasedStateMachine):
     @rule(index=any_node)
     def stop_and_start(self, index: int) -> None:
         node = self.cluster.nodes[index]
+        self.release()
         self.outcome(self.work, node.broker.stop())
         node.crash()
 
@@ -224,15 +235,27 @@ class ShardsHistory(RuleBasedStateMachine):
     def give_back(self, index: int) -> None:
         """The shard gets another owner: this one ends what it has begun, while others go on."""
         node = self.cluster.nodes[index]
+        self.release()
         closing = node.start(node.broker.close_shard(index))
         while not closing.done and self.cluster.step():
             node._no_bugs()
         assert closing.done, "a shard that is never given back"
         node.crash()
 
+    @rule(index=any_node, errors=st.lists(refusals, min_size=1, max_size=3))
+    def refuse(self, index: int, errors: list[Callable[[], StoreError]]) -> None:
+        for error in errors:
+            self.cluster.nodes[index].refuse_next_commit(error())
+
     @rule(index=any_node)
-    def refuse(self, index: int) -> None:
-        self.cluster.nodes[index].refuse_next_commit()
+    def hold_or_release(self, index: int) -> None:
+        """The disk of a node becomes slow, or quick again."""
+        writer = self.cluster.nodes[index].runtime.writer
+        writer.paused = not writer.paused
+
+    def release(self) -> None:
+        for node in self.cluster.nodes:
+            node.runtime.writer.paused = False
 
     @rule(faults=st.lists(st.sampled_from(get_args(Fault)), min_size=1, max_size=3))
     def disturb(self, faults: list[Fault]) -> None:
@@ -260,6 +283,7 @@ class ShardsHistory(RuleBasedStateMachine):
         network.cut.clear()
         for node in self.cluster.nodes:
             node.store.refusals.clear()
+        self.release()
         network.deliver_late()
         self.run_all()
         self.cluster.advance(2 * MINUTE)
@@ -331,11 +355,22 @@ class StandardShardsHistory(ShardsHistory):
     def move_back(self) -> None:
         self.start_move(None)
 
+    @rule(which=st.sampled_from([(0, 1), (1, 2), (0, 2), (2, 1)]))
+    def move_in_bulk(self, which: tuple[int, int]) -> None:
+        """An operator moves all messages of a queue."""
+        source, target = ((self.work, self.dead, self.other)[each] for each in which)
+        node = self.cluster.node(source)
+        queue = node.broker.by_name.get(name_of(source))
+        if queue is not None:
+            tasks = node.broker.partition_of(queue).bulk_tasks
+            node.start(tasks.begin(queue, Operation.MOVE, name_of(target), MessageFilter()))
+
     @rule(which=st.integers(1, 2))
     def drop(self, which: int) -> None:
         """What is in the queue goes with it; what is on its way there does not."""
         queue = (self.work, self.dead, self.other)[which]
         node = self.cluster.node(queue)
+        self.release()
         self.run_all()
         if name_of(queue) in node.broker.by_name:
             rows = node.stored(queue)

@@ -26,7 +26,7 @@ from penstock.broker.live_queue import LiveQueue
 from penstock.broker.move_tasks import MoveTaskRecord
 from penstock.broker.shard import Shard
 from penstock.broker.waiting import Ask
-from penstock.errors import PenstockError, StoreError, StoreFull
+from penstock.errors import PenstockError, StoreError, StoreFull, StoreUnknown
 from penstock.limits import DAY, MINUTE, SECOND, Limits
 from penstock.names import QueueName, Requester
 from penstock.promise import Promise, start
@@ -76,6 +76,14 @@ def name_of(short: str) -> QueueName:
     return QueueName("000000000000", "eu-west-1", short)
 
 
+class AnswerLost(StoreError):
+    """Told to a store: a commit is made or not, and the broker does not hear which."""
+
+    def __init__(self, *, is_made: bool) -> None:
+        super().__init__("the answer of the store is lost")
+        self.is_made = is_made
+
+
 class FaultyStore(SqliteStore):
     """A store that refuses on demand."""
 
@@ -93,7 +101,13 @@ class FaultyStore(SqliteStore):
 
     def append(self, changes: Changes, mark: Mark) -> Set[int]:
         if self.refusals:
-            raise self.refusals.popleft()
+            error = self.refusals.popleft()
+            if isinstance(error, AnswerLost):
+                if error.is_made:
+                    super().append(changes, mark)
+                    self.appended.append(changes)
+                raise StoreUnknown(str(error))
+            raise error
         if self.full and (self.reserve_left or changes.added):
             self.reserve_left = False
             raise StoreFull("no space left")
