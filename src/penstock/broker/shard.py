@@ -297,7 +297,7 @@ class Shard:
             self._answers.append((promise, value))
         elif self._alone:
             # Who gets the answer may close the open commit, while the decision that serves it still adds to that.
-            self.runtime.soon(partial(_resolve, promise, value))
+            self.runtime.soon(lambda: None if promise.done else promise.resolve(value))
         else:
             promise.resolve(value)
 
@@ -510,7 +510,8 @@ class Shard:
         # Last, because the many requests of the commit would delay the receives that wait for its messages.
         answers.append((commit.done, None))
         for promise, value in answers:
-            _resolve(promise, value)
+            if not promise.done:  # who waited for it may have been cancelled
+                promise.resolve(value)
         if self._again and not self._scheduled:
             self._schedule()
 
@@ -656,12 +657,6 @@ class Shard:
             log.error("sends are refused for now: %s", why)
         self.refuses = why
         self.runtime.at(self.clock.now_ms() + _RETRY_MS, self._check_store)
-
-
-def _resolve(promise: Promise[T], value: T) -> None:
-    """Resolve a promise unless who waited for it has been cancelled."""
-    if not promise.done:
-        promise.resolve(value)
 
 
 class RecordTable(Generic[T]):
