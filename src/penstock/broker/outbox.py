@@ -96,6 +96,11 @@ class Departure(msgspec.Struct, frozen=True, array_like=True):
     delay_ms: int | None = None  # of its own, from the time of the row on
 
 
+class FirstDeparture(Departure, frozen=True, array_like=True):
+    """One that release 0.2 has stored. That release handed no message over that it could not decrypt, and the other
+    shard may have taken what comes behind it."""
+
+
 class OnTheWay(msgspec.Struct, frozen=True, array_like=True):
     """What messages of services for other shards an account has in the outbox of this one."""
 
@@ -131,7 +136,7 @@ class _FirstDeparture(msgspec.Struct, frozen=True, array_like=True):
             cause = Cause.DEAD_LETTER if self.task is None else Cause.REDRIVE
         left = None if cause is Cause.COPY else self.source
         targets = (QueueTarget(self.target),)
-        return Departure(self.seq, cause, targets, self.source.name, self.queue, left, self.task)
+        return FirstDeparture(self.seq, cause, targets, self.source.name, self.queue, left, self.task)
 
 
 _VERSION = b"\x02"  # no msgpack array begins so, which is what the first form was
@@ -592,8 +597,14 @@ class Route:
     async def refusals_of(self, page: OutboxPage) -> dict[int, list[TargetRefusal]]:
         """Hand a page over. Returns which targets refuse a message, by its position."""
         outbox, now_ms = self._outbox, self._outbox.shard.clock.now_ms()
-        refusals: dict[int, list[TargetRefusal]] = {}
-        messages = [_handed(leaving, now_ms, outbox.failures) for leaving in page.messages]
+        # The other shard would take those of release 0.2 for arrived.
+        refusals = {
+            leaving.position: [TargetRefusal(leaving.position, 0, UNREADABLE)]
+            for leaving in page.messages
+            if leaving.content is None and isinstance(leaving.departure, FirstDeparture)
+        }
+        handed = [leaving for leaving in page.messages if leaving.position not in refusals]
+        messages = [_handed(leaving, now_ms, outbox.failures) for leaving in handed]
         if not messages:
             return refusals
         taken = await outbox.others.ask(Handover(outbox.shard.index, self.target, messages))
