@@ -1101,7 +1101,10 @@ def test_what_waits_for_a_shard_is_bounded_by_the_quota() -> None:
         assert node.store.records(ON_THE_WAY.name) == {}
 
 
-def test_a_service_is_asked_about_messages_that_waited_for_four_days(cluster: Cluster) -> None:
+def test_a_service_is_asked_about_messages_that_waited_for_four_days(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.broker.outbox._RETRY_MAX_MS", MINUTE)  # days have fewer tries then
     refused: list[Refusal] = []
     cluster.nodes[0].broker.partition(0).delivery.on_refused("toy", refused.append)
     target = cluster.name("target", 1)
