@@ -231,6 +231,28 @@ def test_only_what_a_metric_needs_is_looked_at(metered: World, monkeypatch: pyte
     assert asked[-1] == "noisy"
 
 
+def test_a_minute_that_was_looked_at_is_not_looked_at_again(
+    metered: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An alarm asks five seconds after its minute has ended."""
+    metered.create("q")
+    metered.send_all("q", *["x"] * 300)
+    metered.advance(2 * MINUTE + 5 * SECOND)
+    asked: list[int] = []
+    select = metered.store.select
+
+    def counted(selection: Selection, *args: Any, **more: Any) -> list[EntryRow]:
+        asked.append(selection.queue)
+        return select(selection, *args, **more)
+
+    monkeypatch.setattr(metered.store, "select", counted)
+    found = points(metered, "q", "oldest_age", end_s=START_S + 120)
+    assert [bucket.max for _, bucket in found] == [60, 120]
+    assert asked == []
+    assert len(points(metered, "q", "oldest_age", end_s=START_S + 180)) == 3
+    assert asked, "the minute has not ended"
+
+
 def test_only_what_was_asked_for_is_read(metered: World, monkeypatch: pytest.MonkeyPatch) -> None:
     metered.create("q")
     use(metered, 10 * 60)

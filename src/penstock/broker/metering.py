@@ -481,10 +481,11 @@ class Metering(Part):
     async def _present_looks(
         self, wanted: Mapping[LiveQueue, Set[Look]], end_s: int
     ) -> dict[LiveQueue, MinuteLooks]:
-        """A queue is looked at only if the present is asked for."""
+        """A queue is looked at only if a minute is asked for in which not all queues were looked at yet."""
         await self._restored
         minute_s = (self._shard.clock.now_ms() + self._offset_ms) // MINUTE * MINUTE_S
-        looks = {} if end_s <= minute_s - MINUTE_S else await self._look_at(wanted)
+        looked_to_s = minute_s if self._ended_s == minute_s - MINUTE_S else minute_s - MINUTE_S
+        looks = {} if end_s <= looked_to_s else await self._look_at(wanted)
         return {queue: looks.get(queue, NO_LOOKS) for queue in wanted}
 
     def _seconds(
