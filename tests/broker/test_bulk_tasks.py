@@ -17,6 +17,7 @@ from penstock.broker.operations import Operation
 from penstock.broker.summaries import TaskPlace, TasksQuestion
 from penstock.errors import (
     FilterInvalid,
+    KeyDisabled,
     QuotaReached,
     StoreFull,
     TaskInvalid,
@@ -507,19 +508,46 @@ def test_a_task_ends_when_its_messages_have_arrived(operation: Operation) -> Non
 
 
 @pytest.mark.parametrize("operation", [Operation.MOVE, Operation.COPY])
-def test_messages_that_the_other_shard_refuses_are_counted(operation: Operation) -> None:
+@pytest.mark.parametrize("is_purged", [False, True])
+def test_messages_that_the_other_shard_refuses_are_counted(operation: Operation, is_purged: bool) -> None:
     with Cluster() as cluster:
         here, there = cluster.name("here", 0, ""), cluster.name("there", 1, "")
         source, target = cluster.node(here), cluster.node(there)
         target.create(there)
         fill(source, here, SENT[:5])
-        dry_run(source, here, operation, there)  # the target is known to exist for a few seconds
-        target.drop(there)
+        cluster.network.faults.extend(["request lost"] * 5)
         begin(source, here, operation, there)
+        cluster.advance(SECOND)
+        assert latest(source, here).done == 5
+        target.drop(there)
+        if is_purged:
+            source.purge(here)
         cluster.advance(20 * SECOND)
         task = latest(source, here)
         assert (task.status, task.done, task.cannot) == ("completed", 0, {TARGET_MISSING: 5})
-        assert sorted(bodies(source, here)) == SENT[:5]
+        assert sorted(bodies(source, here)) == ([] if is_purged else SENT[:5])
+
+
+def test_a_refusal_is_counted_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Cluster() as cluster:
+        here, there = cluster.name("here", 0, ""), cluster.name("there", 1, "")
+        source, target = cluster.node(here), cluster.node(there)
+        target.create(there)
+        fill(source, here, SENT[:5], dead_letters=(there, 3))
+        cluster.advance(SECOND)
+        contents, unreadable = source.store.contents, source.stored(here)[0].seq
+
+        def refuse(seqs: Sequence[int]) -> dict[int, bytes]:
+            if unreadable in seqs:
+                raise KeyDisabled("a key")
+            return contents(seqs)
+
+        monkeypatch.setattr(source.store, "contents", refuse)
+        begin(source, here, Operation.DEAD_LETTER)
+        cluster.advance(20 * SECOND)
+        task = latest(source, here)
+        assert (task.status, task.done) == ("completed", 4)
+        assert task.cannot == {"an encryption key cannot be used": 1}
 
 
 def test_a_task_waits_for_a_shard_that_cannot_be_reached() -> None:

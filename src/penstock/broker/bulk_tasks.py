@@ -274,11 +274,13 @@ class BulkTasks(Part):
     def queue_deleted(self, queue: LiveQueue) -> None:
         self._tasks.remove_all(queue.name)
 
-    def _returned(self, task_id: str) -> None:
-        """A message that the task sent to another shard is not there, because its target is gone."""
+    def _returned(self, task_id: str, reason: str) -> None:
+        """The queue of another shard did not take a message that the task sent there. ``reason``: the name of the
+        error."""
         task = self._tasks.get(task_id)
         if task is not None:
-            cannot = _counted(task.cannot, [QueueMissing()])
+            known = (text for kind, text in _REASONS.items() if kind.__name__ == reason)
+            cannot = _added(task.cannot, next(known, "the target queue failed to take it"))
             self._tasks.put(msgspec.structs.replace(task, done=task.done - 1, cannot=cannot))
 
     # -- a task at work --------------------------------------------------------------------------------------
@@ -402,11 +404,16 @@ def _check(
 
 def _counted(cannot: dict[str, int], outcomes: Outcomes) -> dict[str, int]:
     """Adds the messages among these that could not be changed, by reason."""
-    counted = dict(cannot)
+    counted = cannot
     for error in outcomes:
         if error is not None:
             reason = next((text for kind, text in _REASONS.items() if isinstance(error, kind)), str(error))
-            if reason not in counted and len(counted) >= _REASONS_MAX:
-                reason = "other reasons"
-            counted[reason] = counted.get(reason, 0) + 1
+            counted = _added(counted, reason)
     return counted
+
+
+def _added(cannot: dict[str, int], reason: str) -> dict[str, int]:
+    """Adds one more message that could not be changed."""
+    if reason not in cannot and len(cannot) >= _REASONS_MAX:
+        reason = "other reasons"
+    return {**cannot, reason: cannot.get(reason, 0) + 1}

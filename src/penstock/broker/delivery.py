@@ -301,9 +301,9 @@ class QueueDelivery:
         other shard. ``anywhere``: a position for which the shard is not known."""
         return self._outbox is not None and self._outbox.is_pending(departures, anywhere)
 
-    def on_returned(self, notify: Callable[[str], None]) -> None:
-        """Call back for each message of a task that a queue of another shard refuses, with the task's id and the
-        commit that takes the message back open."""
+    def on_returned(self, notify: Callable[[str, str], None]) -> None:
+        """Call back for each message of a task that a queue of another shard refuses, with the task's id and the name
+        of the error. The commit that takes the message back is open."""
         if self._outbox is not None:
             self._outbox.on_returned(notify)
 

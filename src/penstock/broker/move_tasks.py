@@ -213,8 +213,8 @@ class MoveTasks(Part):
     def queue_deleted(self, queue: LiveQueue) -> None:
         self._tasks.remove_all(queue.name)
 
-    def _returned(self, task_id: str) -> None:
-        """A message that the task moved is in its queue again, because its destination is gone."""
+    def _returned(self, task_id: str, reason: str) -> None:
+        """The queue of another shard did not take a message that the task moved there: it is in its queue again."""
         task = self._tasks.get(task_id)
         if task is not None:
             self._tasks.put(msgspec.structs.replace(task, moved=task.moved - 1))

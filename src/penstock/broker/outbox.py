@@ -246,13 +246,13 @@ class Outbox(Part):
         self._queues = queues
         self._shards = shards
         self._routes = {target: Route(self, target) for target in range(shards) if target != shard.index}
-        self._on_returned: list[Callable[[str], None]] = []
+        self._on_returned: list[Callable[[str, str], None]] = []
         self._on_refused: dict[str, Callable[[Refusal], None]] = {}
         self._on_the_way = shard.table(ON_THE_WAY)
 
-    def on_returned(self, notify: Callable[[str], None]) -> None:
-        """Call back for each message of a task that is refused, with the task's id and the commit open that takes the
-        message back."""
+    def on_returned(self, notify: Callable[[str, str], None]) -> None:
+        """Call back for each message of a task that is refused, with the task's id and the name of the error. The
+        commit that takes the message back is open."""
         self._on_returned.append(notify)
 
     def on_refused(self, service: str, decide: Callable[[Refusal], None]) -> None:
@@ -355,12 +355,12 @@ class Outbox(Part):
         for refusal in refusals:
             if refusal.reason == QueueMissing.__name__:
                 self.remote.note(departure.targets[refusal.place].queue, exists=False)
+        if departure.task is not None:
+            self._notify(departure.task, refusals[0].reason)
         rule = RULES[departure.cause].if_refused
         if rule is IfRefused.RETURN:
             return self._put_back(leaving, is_unreadable=refusals[0].reason == UNREADABLE)
         self.remove(leaving)
-        if departure.task is not None:
-            self._notify(departure.task)
         if rule is IfRefused.ASK:
             self._ask_service(leaving, refusals)
         return None
@@ -373,13 +373,11 @@ class Outbox(Part):
         if queue is None or queue.id != departure.queue or row.position <= queue.record.purged_to:
             self.shard.changes.remove(OUTBOX, row)  # deleted or purged meanwhile, as if it had been there
             return None
-        hidden_ms = self.shard.clock.now_ms() + _UNREADABLE_PAUSE_MS if is_unreadable else 0
         entry = entry_of(row)
-        entry.due_ms = hidden_ms if row.receives else 0
+        is_hidden = is_unreadable and row.receives
+        entry.due_ms = self.shard.clock.now_ms() + _UNREADABLE_PAUSE_MS if is_hidden else 0
         self.shard.changes.move(OUTBOX, queue.id, entry)
         self.shard.open_commit.noted.append((row.seq, MOVED, f"back from {departure.targets[0].queue.name}"))
-        if departure.task is not None:
-            self._notify(departure.task)
         return queue
 
     def remove(self, leaving: Leaving) -> None:
@@ -401,10 +399,10 @@ class Outbox(Part):
             else:
                 self._on_the_way.remove(account)
 
-    def _notify(self, task: str) -> None:
+    def _notify(self, task: str, reason: str) -> None:
         for notify in self._on_returned:
             try:
-                notify(task)
+                notify(task, reason)
             except Exception:
                 # The messages behind this one must not wait for ever.
                 log.exception("task %s failed to note a message that came back", task)
