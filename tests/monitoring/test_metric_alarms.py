@@ -99,6 +99,15 @@ def test_short_periods_are_looked_at_every_ten_seconds(world: MonitoringWorld, c
     assert state(cw) == "ALARM"
 
 
+def test_a_look_that_comes_late_is_about_the_full_minute(world: MonitoringWorld, cw: Any) -> None:
+    put_alarm(cw)
+    world.after_look()
+    put_errors(cw, 5)
+    world.clock.advance(MINUTE + 10 * SECOND)  # the process stood still
+    world.advance(SECOND)
+    assert state(cw) == "ALARM"
+
+
 def test_data_from_before_the_alarm_count(world: MonitoringWorld, cw: Any) -> None:
     world.minutes(each=lambda: put_errors(cw, 5))
     put_alarm(cw)
@@ -258,6 +267,16 @@ def test_a_history_is_kept_for_two_weeks_also_of_a_deleted_alarm(world: Monitori
     world.advance(2 * DAY)
     assert summaries(cw) == []
     world.crash()
+    assert summaries(cw) == []
+
+
+def test_a_shard_without_alarms_shows_no_old_history(world: MonitoringWorld, cw: Any) -> None:
+    put_alarm(cw)
+    cw.delete_alarms(AlarmNames=["a"])
+    world.minutes()
+    world.clock.advance(14 * DAY - 2 * MINUTE)
+    assert len(summaries(cw)) == 2
+    world.clock.advance(2 * MINUTE)
     assert summaries(cw) == []
 
 

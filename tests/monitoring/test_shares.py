@@ -232,19 +232,21 @@ def test_items_of_the_account_that_holds_most_are_forgotten_first() -> None:
         here = world.monitoring.of_alarms(Space(QUIET, REGION))
         history = AlarmHistory(here.shard, bytes_max=50_000)
         quiet, busy = Space(QUIET, REGION), Space(BUSY, REGION)
+        first_ms = world.clock.wall_ms()
 
         def add(space: Space, number: int, text: str = "") -> None:
             status = msgspec.structs.replace(STATUS, reason=text)
-            history.add(
-                HistoryItem(space=space, alarm=f"a{number % 7}", at_ms=number, kind="state", after=status)
-            )
+            name, at_ms = f"a{number % 7}", first_ms + number
+            history.add(HistoryItem(space=space, alarm=name, at_ms=at_ms, kind="state", after=status))
 
         for number in range(10):
             add(quiet, number)
         for number in range(10, 300):
             add(busy, number, "r" * 1000)
         assert len(list(history.of(quiet))) == 10
-        assert max(item.at_ms for _, item in history.of(busy)) == 299, "its oldest items are forgotten"
+        assert max(item.at_ms for _, item in history.of(busy)) == first_ms + 299, (
+            "its oldest items are forgotten"
+        )
         for number in range(300, 400):
             add(quiet, number)
         held = [sum(item.cost for _, item in history.of(space)) for space in (quiet, busy)]

@@ -1,9 +1,9 @@
 """What alarms do when their state changes: a message to a queue, a request to a web hook.
 
-An action is stored with the change of the state, in the same commit, and removed when it was carried out or has
-failed, with an item of the history that says so. So none is lost by a crash. A message to a queue is sent once: it
-joins the queue, or the outbox to another shard, with the commit that removes the action. A web hook may be called
-again after a crash.
+A commit after the change of the state makes a job of each action; until then the record of the alarm says that this
+is to be done. A job is removed when it was carried out or has failed, with an item of the history that says so. So no
+action is lost by a crash. A message to a queue is sent once: it joins the queue, or the outbox to another shard, with
+the commit that removes the job. A web hook may be called again after a crash.
 """
 
 from __future__ import annotations

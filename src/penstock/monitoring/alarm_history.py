@@ -66,15 +66,17 @@ class AlarmHistory:
             self._make_room()
 
     def of(self, space: Space, alarm: str | None = None) -> Iterator[tuple[str, HistoryItem]]:
-        """Yields the items of one alarm or of all of a space with their keys, which are in order of time."""
+        """Yields the items of one alarm or of all of a space with their keys, which are in order of time. Those of
+        more than two weeks ago are left out: a shard without alarms does not remove them."""
         self._index()
+        since_ms = self._shard.clock.wall_ms() - _KEPT_MS
         names = (
             [(space, alarm)] if alarm is not None else [each for each in self._by_alarm if each[0] == space]
         )
         for name in names:
             for key in self._by_alarm.get(name, ()):
                 item = self._records.get(key)
-                if item is not None:
+                if item is not None and item.at_ms > since_ms:
                     yield key, item
 
     def forget_old(self, wall_ms: int) -> None:

@@ -140,12 +140,12 @@ class HistoryItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class PendingAction(msgspec.Struct, frozen=True, kw_only=True):
-    """An action that is stored with the change of a state, and removed when it was carried out or has failed."""
+    """An action that is still to be carried out, because the state of an alarm has changed."""
 
     alarm: Alarm  # as it was then
     before: AlarmStatus
     action: str
-    tries: int = 0
+    tries: int = 0  # of release 0.2, which tried again without a job
 
 
 _ITEM_BYTES = 1000

@@ -23,7 +23,6 @@ from penstock.metrics.expressions import Part as ExpressionPart
 from penstock.metrics.expressions import in_order, parse_expression
 from penstock.metrics.functions import Environment, TimeSeries, compute
 from penstock.metrics.series import MINUTE_S
-from penstock.monitoring.actions import AlarmActions
 from penstock.monitoring.alarm_history import AlarmHistory
 from penstock.monitoring.alarm_records import Alarm, AlarmQuery, MetricStat
 from penstock.monitoring.alarm_table import AlarmTable
@@ -53,20 +52,18 @@ class Evaluation(Part):
         self,
         shard: Shard,
         alarms: AlarmTable,
-        actions: AlarmActions,
         history: AlarmHistory,
         reader: MetricReader,
         turns: Turns,
     ) -> None:
         self._shard = shard
         self._alarms = alarms
-        self._actions = actions
         self._history = history
         self._reader = reader
         self._turns = turns
         self._due = DueAlarms()
         self._silent: dict[int, StoreError] = {}  # shards that did not answer in this minute
-        self._end_s = 0  # of the last look
+        self._end_s = 0  # of the last look; 0: there was no alarm
         self._working = False
         self._timer: Timer | None = None
         self._stopped = False
@@ -92,14 +89,20 @@ class Evaluation(Part):
 
     def _tick(self) -> None:
         self._timer = None
-        if not self._stopped and len(self._alarms):
+        if self._stopped:
+            return
+        if len(self._alarms):
             self.watch()  # also while alarms are being evaluated: the next ones must not be late because of them
             run_detached(self._look())
+        else:
+            self._end_s = 0
 
     async def _look(self) -> None:
         wall_ms = self._shard.clock.wall_ms()
-        self._end_s = wall_ms // SECOND // TICK_S * TICK_S
-        is_minute = self._end_s % MINUTE_S == 0
+        end_s = wall_ms // SECOND // TICK_S * TICK_S
+        # A look may be so late that there was none at the full minute.
+        before_s, self._end_s = self._end_s or end_s - TICK_S, end_s
+        is_minute = end_s // MINUTE_S > before_s // MINUTE_S
         if is_minute:
             self._silent.clear()
         for alarms in self._alarms.by_space():
@@ -111,7 +114,7 @@ class Evaluation(Part):
         await self._alarms.end_all_waits()
         if self._stopped:
             return
-        if self._end_s % _FORGET_EVERY_S == 0:
+        if end_s // _FORGET_EVERY_S > before_s // _FORGET_EVERY_S:
             self._history.forget_old(wall_ms)
         if not self._working:
             self._working = True

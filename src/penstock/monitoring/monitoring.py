@@ -58,9 +58,7 @@ class ShardMonitoring(PartList):
         self.alarms = AlarmTable(
             self.shard, self.history, self.actions, limits, turns, lambda: self.evaluation.watch()
         )
-        self.evaluation = Evaluation(
-            self.shard, self.alarms, self.actions, self.history, monitoring.reader, turns
-        )
+        self.evaluation = Evaluation(self.shard, self.alarms, self.history, monitoring.reader, turns)
         shown = ShardMetrics(self.metrics, self.measured, monitoring.namespaces, turns)
         super().__init__([shown, self.metrics, self.measured, self.actions, self.evaluation, self.alarms])
 
