@@ -49,7 +49,7 @@ T = TypeVar("T")
 _WAIT_MS = HOUR
 _PAUSE_AFTER_ERROR_MS, _PAUSE_AFTER_ERROR_MS_MAX = SECOND, 30 * SECOND
 _HELD_MARGIN_MS = 100  # what is decided in one turn of the loop takes less
-_INTERRUPTED_MAX = 3  # beyond its tries a job may be interrupted so often, by crashes and moves of the shard
+_INTERRUPTED_MAX = 3  # how often crashes and moves of the shard may interrupt a job beyond its tries
 _HIDDEN_MS_MAX = 11 * HOUR  # SQS: a message is hidden for at most twelve hours from its receive on
 _IDLE_MS = HOUR  # an internal queue that was empty for this long is deleted
 _RETENTION_MS = 100 * 365 * DAY  # jobs do not expire: one that waits too long is given up when it is taken
@@ -84,7 +84,8 @@ class JobKind(Generic[T]):
         """``name``: as operators see it. ``pauses_ms``: between two tries; there is one try more than pauses.
         ``visibility_ms``: a job whose process died is tried again after this time. ``ordered``: whether jobs of a
         group are done one after the other; a job that is tried again later then blocks its group until it is done.
-        ``tries_max``: where handlers choose the pauses; by default one more than ``pauses_ms``.
+        ``tries_max``: where handlers choose the pauses; by default one more than ``pauses_ms``. Crashes and moves of
+        the shard may interrupt a job some times more.
 
         ``running_max``: jobs of one account in a shard at a time. ``running_per_group_max``: jobs of one group in a
         queue at a time, if they have no order. ``waiting_max``: jobs of all accounts in a shard; with more, an
@@ -143,7 +144,7 @@ class Job(Generic[T]):
         decides something durable after it has waited for something else. Raises as :meth:`check_held`."""
         await self._queue.memory.load()
         self.check_held()
-        self.is_decided = False  # or the commit was refused
+        self.is_decided = False  # what was decided before was in a commit that the store refused
 
     def check_held(self) -> None:
         """Raises JobLost if the job is another try's: then this one must not decide anything. Raises StoreClosed if

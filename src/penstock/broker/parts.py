@@ -1,7 +1,7 @@
 """The parts of a partition: what lives with a shard, whichever package it belongs to.
 
-The broker and its partitions know this protocol only. Several parts are one part again (:class:`PartList`): a
-partition has such a list, and so has a service of which several things live with a shard.
+All of them are started, stopped and asked in the same way, by the methods of :class:`Part`. Several parts are one part
+again (:class:`PartList`): a partition has such a list, and so has a service of which several things live with a shard.
 """
 
 from __future__ import annotations
@@ -68,7 +68,10 @@ class PartList(Part):
 
     def find(self, kind: type[P]) -> P:
         """The part of this kind, which may be one of several that are one part."""
-        return next(part for part in self._all() if isinstance(part, kind))
+        for part in self._all():
+            if isinstance(part, kind):
+                return part
+        raise LookupError(f"the partition has no part {kind.__name__}")
 
     def _all(self) -> Iterator[Part]:
         for part in self._parts:
