@@ -148,9 +148,8 @@ class _Allowed(NamedTuple):
     verdict: Verdict
 
 
-_Key = tuple[
-    int, str, str, Policy | str | None
-]  # id of the principal, permission, ARN, policy of the resource
+# The id of the principal, the permission, the ARN, and the policy of the resource.
+_Key = tuple[int, str, str, Policy | str | None]
 
 
 def _size(key: _Key) -> int:

@@ -361,7 +361,6 @@ def _read_contents(
             found[seq] = content
     missing = [seq for seq in seqs if seq not in encoded]
     if missing and not filter.needs_content:
-        found |= {
-            row.seq: None for row in store.lookup(queue, 0, missing)
-        }  # damaged; the others are gone by now
+        # Messages that still have a row are damaged; the others are gone by now.
+        found |= {row.seq: None for row in store.lookup(queue, 0, missing)}
     return found

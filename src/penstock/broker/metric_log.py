@@ -94,9 +94,8 @@ class Gathered(NamedTuple):
     """What recent entries say together, by queue: rows that are in no chunk, and when it was used last."""
 
     rows: dict[int, Rows]
-    used_ms: dict[
-        int, int
-    ]  # of the broker's clock; only if it is known from a stop and has no rows since then
+    # By the broker's clock; only of queues whose last use is known from a stop and that have no rows since then.
+    used_ms: dict[int, int]
     first: dict[int, int]  # the position of the first entry with these rows
     position: int  # of the last entry
 

@@ -12,11 +12,12 @@ from bisect import bisect_right
 
 import msgspec
 
+from penstock.limits import DAY
 from penstock.store.changes import RecordKind
 from penstock.store.moving import to_fed_alone
 
 _PRECISION = 32  # two notes are apart by less than their age divided by this
-_KEPT_MS = 15 * 24 * 3600 * 1000
+_KEPT_MS = 15 * DAY  # a queue keeps messages for at most 14 days
 
 
 class NumberNotes(msgspec.Struct, frozen=True):

@@ -60,9 +60,8 @@ _TURNS_MAX = 4
 _RETRY_MS = SECOND
 _UNKNOWN_MS_MAX = 5 * SECOND  # requests wait at most this long for the outcome of a commit
 _RECEIVES_WRITTEN_AFTER_MS = 100
-_ALONE_MS = (
-    10 * SECOND
-)  # for this long, each request has a commit of its own after the store has refused data
+# After the store has refused data, each request has a commit of its own for this long.
+_ALONE_MS = 10 * SECOND
 _MAINTAIN_ROWS, _MAINTAIN_TIMES = 256, 16
 _TAKEN = "another process owns the shard"
 
@@ -146,9 +145,8 @@ class Shard:
         self._alone_until_ms = 0
         self._reads = 0  # under way
         self._reads_done: Promise[None] | None = None  # for the close that waits for them
-        self._answers: list[tuple[Promise[Any], Any]] | None = (
-            None  # to be given when all participants were notified
-        )
+        # They are given when all participants were notified.
+        self._answers: list[tuple[Promise[Any], Any]] | None = None
         self._later: LaterUpdates = {}  # updates that wait for a later commit, by seq
         self._later_of: set[Participant] = set()  # whose they are
         self._scheduled = False
@@ -240,7 +238,7 @@ class Shard:
         self._later_of.clear()
 
     def joining(self, participant: Participant) -> list[Entry]:
-        """A list to append to: what joins this participant when the open commit is durable, before ``settled``."""
+        """Returns the list of messages that join the participant with the open commit; append before ``settled``."""
         joining = self.open_commit.joining.get(participant)
         if joining is None:
             joining = self.open_commit.joining[participant] = []

@@ -112,7 +112,7 @@ class InvalidReceiptHandle(ApiError):
 
 
 class Unavailable(Exception):
-    """The server cannot be reached, or what answers there is not such a server."""
+    """The server cannot be reached, or the peer is not an SQS server."""
 
 
 class ChecksumMismatch(Exception):

@@ -31,14 +31,14 @@ class PayloadMissing(Exception):
 
 
 class Pointer(NamedTuple):
-    """Where a payload is, in the words of S3; a directory has the name of a bucket, too."""
+    """The place of a payload, in the words of S3; a directory has the name of a bucket, too."""
 
     bucket: str
     key: str
 
 
 class PayloadStore(Protocol):
-    """Where payloads are stored. Methods may block: they are called in a thread where that matters."""
+    """Stores payloads. Its methods may block: they are called in a thread where that matters."""
 
     def put(self, payload: bytes) -> Pointer:
         """The payload is durable when this returns. Raises PayloadError."""

@@ -21,7 +21,7 @@ _SUCCESS_GAIN = 1
 
 
 class Retries(NamedTuple):
-    """Which requests of a client are repeated.
+    """The rules for repeating the requests of a client.
 
     The outcome of a request is unknown if it was sent and its answer was lost, or was a server error that does not
     say that nothing was done. Repeating such a SendMessage may send the message twice.

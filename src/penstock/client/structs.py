@@ -107,7 +107,7 @@ class Message(SqsMembers):
 
     @property
     def receive_count(self) -> int:
-        """How often it was received so far; 0 unless ``ApproximateReceiveCount`` was asked for."""
+        """The number of times it was received so far; 0 unless ``ApproximateReceiveCount`` was asked for."""
         return int(self.attributes.get("ApproximateReceiveCount", 0))
 
     @property
@@ -117,7 +117,7 @@ class Message(SqsMembers):
 
 
 class SentMessage(SqsMembers):
-    """What the server answers to a message that was sent.
+    """The server's answer to a message that was sent.
 
     :param message_id: The id of the message.
     :param md5_of_message_body: The MD5 that the server has computed. Empty by default.

@@ -98,9 +98,8 @@ class IncomingLink:
         limits = listener.limits
         self.channel = Channel(self, "accepts", listener.security, limits)
         self.is_open = False
-        self.connecting: asyncio.Task[None] | None = (
-            None  # until the connection is made, with TLS if that is used
-        )
+        # Runs until the connection is made, with TLS if that is used.
+        self.connecting: asyncio.Task[None] | None = None
         self.running: dict[int, IncomingCall] = {}
         self._payloads = Payloads(limits.unfinished_bytes_max)
         self._large: list[int] = []  # calls since the last tick
@@ -286,7 +285,7 @@ class LinkListener:
             try:
                 await asyncio.wait_for(self._idle.wait(), grace_s)
             except TimeoutError:
-                log.warning("calls of other nodes are not answered after %g s", grace_s)
+                log.warning("some calls of other nodes were not answered within %g s", grace_s)
         if self._ticker is not None:
             self._ticker.cancel()
             self._ticker = None
@@ -325,9 +324,8 @@ class LinkListener:
             accepted, _ = listening.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
             return
-        except (
-            OSError
-        ) as error:  # no free descriptors: the socket stays readable, and the next try would fail too
+        except OSError as error:
+            # There is no free descriptor: the socket stays readable, and the next try would fail, too.
             log.error(
                 "cannot accept connections of other nodes, trying again in a second: %s", error.strerror
             )

@@ -34,11 +34,10 @@ class LinkLimits(msgspec.Struct, frozen=True, kw_only=True):
     # Of one payload, and of all that arrive in pieces at the same time.
     payload_bytes_max: int = 96 * _MIB
     unfinished_bytes_max: int = 256 * _MIB
-    # Of answers that a peer has not read: beyond the first it is not read from, beyond the last it is cut off.
+    # Of answers that a peer has not read: beyond the first it is not read from; beyond the second, answers with
+    # messages are refused, and the messages go back; beyond the last it is cut off.
     unread_bytes_pause: int = 8 * _MIB
-    unread_messages_max: int = (
-        64 * _MIB
-    )  # beyond this, answers with messages are refused, and the messages go back
+    unread_messages_max: int = 64 * _MIB
     unread_bytes_max: int = 256 * _MIB
     unproven_max: int = 64  # connections that have not proved the secret yet
     tick_s: float = 1.0

@@ -344,7 +344,7 @@ class Forwarder:
         try:
             refresh.result()
         except Exception as error:
-            log.warning("the owner of shard %d cannot be found out: %s", shard, error)
+            log.warning("cannot find the owner of shard %d: %s", shard, error)
 
     # Requests that others pass on.
 

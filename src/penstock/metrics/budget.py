@@ -8,7 +8,7 @@ from collections import Counter
 class MetricBudget:
     """Counts the bytes of all values of one sort in a process, by account.
 
-    If they are more than there may be, the oldest values of accounts above their share go. Other accounts notice
+    If they exceed ``bytes_max``, the oldest values of accounts above their share are dropped. Other accounts notice
     nothing."""
 
     def __init__(self, bytes_max: int) -> None:

@@ -98,7 +98,7 @@ class ChunkForm(ABC, Generic[R]):
         """Unpacks a chunk of an earlier release. Raises ValueError if it is damaged."""
 
     def pack(self, timed: Iterable[TimedRow[R]]) -> bytes:
-        """Rows in order of time are the smallest: of each, the time since the row before is stored."""
+        """Packs rows. Those in order of time take the least space: each is stored with the time since the last."""
         return finished(self.packing(timed))
 
     def packing(self, timed: Iterable[TimedRow[R]]) -> Steps[bytes]:

@@ -33,7 +33,9 @@ from penstock.turns import Steps, in_pieces
 STEPS_MAX = 1_000_000
 """Values that all expressions of a request may compute."""
 
-_SERIES_VALUES_MAX = 100_800  # of one series: what a page of GetMetricData has at most
+SERIES_VALUES_MAX = 100_800
+"""Values of one series: a page of GetMetricData has no more."""
+
 _LIST_SERIES_MAX = 1000
 _PIECE_VALUES = 512
 
@@ -105,9 +107,9 @@ class Environment:
         if of is not None and of.values:  # its periods may begin at other times
             shift_s = (of.times[0] - self.start_s) % of.period_s
             times = range(self.start_s + shift_s, self.end_s, of.period_s)
-        if len(times) > _SERIES_VALUES_MAX:
+        if len(times) > SERIES_VALUES_MAX:
             raise ExpressionInvalid(
-                f"a time series would have more than {_SERIES_VALUES_MAX} values: ask for a shorter time or longer "
+                f"a time series would have more than {SERIES_VALUES_MAX} values: ask for a shorter time or longer "
                 "periods"
             )
         self.spend(len(times))

@@ -45,18 +45,16 @@ class QueueRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     sent_bytes: int = 0
     bytes_min: int = 0
     bytes_max: int = 0
-    sizes: Sketch | None = (
-        None  # of sent messages; None: all the same, or a row of a second, which has no distribution
-    )
+    # Of sent messages; None: all have the same size, or it is a row of a second, which has no distribution.
+    sizes: Sketch | None = None
     processed: int = 0  # messages that were deleted after a receive, and how long they were held in all
     processing_ms: int = 0
     visible: Gauge | None = None  # None: it was not looked at
     in_flight: Gauge | None = None
     delayed: Gauge | None = None
     groups: Gauge | None = None  # with messages in flight; only of a FIFO queue
-    oldest_s: int | None = (
-        None  # when the oldest message came, by the wall clock; None: none, or not looked at
-    )
+    # When the oldest message came, by the wall clock; None: there is none, or it was not looked at.
+    oldest_s: int | None = None
     noisy: NoisyGroups | None = None  # None: its messages have no groups
 
     def merged(self, later: QueueRow) -> QueueRow:
@@ -372,7 +370,7 @@ def short_points(
         if before is None or is_first:
             held = None
         elif before[0] not in minutes_seen:
-            # It was looked at when its minute ended. Of a number that changed in it, the last one is not known.
+            # No seconds of that minute are known. If the value changed in it, its last value is not known either.
             held = before[1] if _is_steady(metric.of(before[1], at_s)) else None
         before = at_s, row
         is_seen = at_s in minutes_seen
@@ -390,7 +388,7 @@ def short_points(
             if begin_s < start_s:
                 continue
             bucket = None if held is None else metric.of(held, end_of_period_s)
-            # Of the first minute, in which the queue may have been created, the end is known.
+            # The queue may have been created within the first minute, so only the end of that minute is known.
             is_known = metric.is_age or not is_first or begin_s + period_s >= at_s + MINUTE_S
             if not is_seen and is_known and (bucket is None or not metric.is_age):
                 bucket = metric.of(row, end_of_period_s)

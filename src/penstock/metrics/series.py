@@ -216,7 +216,9 @@ _BUCKET_BYTES, _SKETCH_KEY_BYTES = 300, 80
 
 
 class Series:
-    """``levels``: finest first; each length divides the next one, and each is kept longer than the one before."""
+    """The values of one metric in one unit, as buckets of several lengths.
+
+    ``levels``: finest first; each length divides the next one, and each is kept longer than the one before."""
 
     __slots__ = ("_kept", "_levels", "_newest_s", "changed")
 

@@ -72,9 +72,8 @@ class MeasuredMetrics(Part):
         self._minute_s = 0  # of the values that are being gathered
         self._gathered: dict[tuple[Space, str, str, Dimensions], Datum] = {}
         self._ended: list[SentData] = []  # values of minutes that have ended, in no commit yet
-        self._under_way: dict[
-            str, SentData
-        ] = {}  # in a commit that is not durable yet, by the key of the record
+        # Values in a commit that is not durable yet, by the key of the record.
+        self._under_way: dict[str, SentData] = {}
         self._timer: Timer | None = None
         self._stopped = self._flushed = False
         self._refused_ms = -HOUR

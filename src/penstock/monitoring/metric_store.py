@@ -43,10 +43,8 @@ T = TypeVar("T")
 
 _STORE_EVERY_MS = 10 * MINUTE
 _SENT_BYTES_MAX = 8 * 1024 * 1024  # of records of what was sent: then chunks are stored at once
-_DATUM_BYTES, _VALUE_BYTES = (
-    1200,
-    320,
-)  # what a datum may add to its four levels at most, and each of its values
+# A datum adds at most so much to its four levels, and each of its values so much more.
+_DATUM_BYTES, _VALUE_BYTES = 1200, 320
 _METRIC_BYTES = 1000
 _RELIEF_PAUSE_MS = 10 * SECOND
 

@@ -235,7 +235,7 @@ class ShardMetrics(Part):
         self.turns = turns
 
     def namespace_of(self, query: StatQuery) -> MetricNamespace | None:
-        """The service that measures the metric; None if clients sent it."""
+        """Returns the namespace of a service that keeps the metric itself; None if clients sent the metric."""
         namespace = self.namespaces.get(query.metric.namespace)
         return None if namespace is None or namespace.shard(query, 1) is None else namespace
 
@@ -280,6 +280,7 @@ class MetricReader:
 
     async def silent(self, shards: Iterable[int]) -> dict[int, StoreError]:
         """Returns which of these shards do not answer, each with the error."""
+        # A question without queries is a ping: its answer says only that the shard answers.
         asked = {shard: start(self._broker.ask(PointsQuestion([]), [shard])) for shard in shards}
         found: dict[int, StoreError] = {}
         for shard, answer in asked.items():

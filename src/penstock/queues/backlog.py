@@ -136,9 +136,8 @@ class Backlog(Generic[L]):
         # Of messages in flight, by seq, while memory is thrown away and loaded again.
         self.holds: dict[int, Hold] = {}
         self.lanes: dict[str | None, L] = {}
-        self.to_refill: dict[
-            str | None, L
-        ] = {}  # lanes that need more from the store, first come first served
+        # Lanes that need more from the store, first come first served.
+        self.to_refill: dict[str | None, L] = {}
         self.total = 0
         self.in_flight = 0
         self.delayed = 0
@@ -146,9 +145,8 @@ class Backlog(Generic[L]):
         self.delayed_from_ms = NEVER  # delayed messages that only the store has are due at or after this time
         self.unlisted = False  # whether there may be messages behind the frontier
         self.frontier = purged_to
-        self.timers: list[
-            tuple[int, int]
-        ] = []  # a heap of (due_ms, seq); void if the entry has another due time
+        # A heap of (due_ms, seq); an item is void if the entry has another due time.
+        self.timers: list[tuple[int, int]] = []
         self.reading = False  # whether a read is under way
         self.arriving: Set[int] = frozenset()  # messages that may be durable before the queue knows them
         self.lookups = 0  # messages being looked up in the store by seq, beside the read

@@ -124,9 +124,8 @@ class Fairness:
         self._limits = limits
         self.in_flight_max = in_flight_max
         self._full: dict[str | None, TenantLane] = {}
-        self._line: list[
-            tuple[int, int, TenantLane]
-        ] = []  # a heap; void if the tenant was offered elsewhere since
+        # A heap; an item is void if the tenant was offered elsewhere since.
+        self._line: list[tuple[int, int, TenantLane]] = []
         self._noisy: dict[str | None, TenantLane] = {}
         self._single = True  # with one tenant there is nothing to choose, and no line to keep
 

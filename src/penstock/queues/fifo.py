@@ -67,9 +67,8 @@ class FifoQueue(Queue):
         self._send_digest = tools.former.send_digests(record.id) or tools.send_digest
         self._rotation: deque[GroupLane] = deque()  # groups whose first message can go out, in their order
         self._picked = 0  # how many messages of the first group the receive under way has picked
-        self._blocked_by_frontier = (
-            False  # a group cannot go on before it is known what waits behind the frontier
-        )
+        # A group cannot go on before it is known what waits behind the frontier.
+        self._blocked_by_frontier = False
         self._delayed_heads: list[tuple[int, str | None]] = []  # a heap of (due_ms, group)
         self._attempts: OrderedDict[str, Attempt] = OrderedDict()
         self.groups_in_flight = 0  # with messages in flight

@@ -26,9 +26,8 @@ class FormerShard(msgspec.Struct, frozen=True):
     raised_by: int
     shard: int  # its index in the other store
     secret: bytes
-    ids_from: int = (
-        ALL_HASHED  # the first of its numbers, as they were there, whose id is the encrypted number
-    )
+    # The first of its numbers, as they were there, whose id is the encrypted number.
+    ids_from: int = ALL_HASHED
 
     def raised(self, by: int) -> FormerShard:
         """The former shard as another store remembers it that takes these numbers over, raised once more."""

@@ -196,9 +196,8 @@ class StoreSite(Protocol):
 
     shards: int
     guarantees: str  # one line for the operator: what a failure of the machine or the database can lose
-    is_local: (
-        bool  # a commit may run on the event loop: it waits for a disk of this machine, not for a network
-    )
+    # A commit may run on the event loop: it waits for a disk of this machine, not for a network.
+    is_local: bool
 
     def open(self) -> None:
         """Make or check the site, and read the number of its shards. Raises StoreRefused with what to do."""

@@ -83,9 +83,8 @@ PassOn = Callable[[Any, Done, int], None]
 """(request, what takes its response, shard): another process owns the shard, and nothing was decided here."""
 
 _log = logging.getLogger("penstock.wire")
-_LONG_BYTES = (
-    4096  # of a request that is decoded in turns, if its action takes such: this many take milliseconds
-)
+# A longer request is decoded in turns, if its action takes long requests: decoding it takes milliseconds.
+_LONG_BYTES = 4096
 _WAITING_BYTES_MAX = 32 * 1024 * 1024  # of requests of one account, about
 _ACTION_SHOWN_MAX = 128
 _PATH_SHOWN_MAX = 256
@@ -319,9 +318,8 @@ class Dispatcher:
         action = target.rpartition(".")[2]
         if (service := self._unsupported.get(action)) is not None:
             return invalid_action(f"The action {action} of {service} is not supported by this server.")
-        action = (
-            action[:_ACTION_SHOWN_MAX].encode("utf-8", "replace").decode()
-        )  # a form may hold lone surrogates
+        # A form may hold lone surrogates.
+        action = action[:_ACTION_SHOWN_MAX].encode("utf-8", "replace").decode()
         return invalid_action(f"The action {action} is not valid for this endpoint.")
 
     def _xml_writer(self, version: str) -> ResponseWriter:

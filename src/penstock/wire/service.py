@@ -84,9 +84,8 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
     gone: bool = False  # it disconnected
     on_gone: Callable[[], None] | None = None  # called once, when it disconnects
     if_unread: Callable[[], None] | None = None  # called if the response could not be written
-    is_large: bool = (
-        False  # the response is so large that it is encoded in turns, as those of some actions always
-    )
+    # The response is so large that it is encoded in turns, as those of some actions always are.
+    is_large: bool = False
     # Told how many seconds a request has computed: in the limit of requests it counts as several.
     on_work: Callable[[float], None] | None = None
     decoding: Promise[Any] | None = None  # of a request that is decoded in turns: until then it is kept
@@ -216,9 +215,8 @@ class Action(msgspec.Struct, frozen=True):
     http: str = ""  # REST-JSON: method and URI template, "GET /functions/{FunctionName}"
     status: int = 200  # REST-JSON: of a success
     is_large: bool = False  # its responses may have thousands of members, and are encoded in turns
-    members_max: int = (
-        0  # of all lists and maps of a request, if it may have more than those of other actions
-    )
+    # Of all lists and maps of a request, if it may have more than those of other actions.
+    members_max: int = 0
 
 
 ProtocolName = Literal["json-1.0", "json-1.1", "query", "rest-json", "rpc-v2-cbor"]

@@ -21,9 +21,8 @@ from penstock.cache import BoundedCache
 from penstock.clock import Clock
 from penstock.names import PARTITION, without_partition
 
-_CACHED_TOKEN_CHARACTERS = (
-    2_000_000  # a token holds the session's policy, which compiled takes 100 times as much
-)
+# A token holds the session's policy, which takes 100 times as much memory when it is compiled.
+_CACHED_TOKEN_CHARACTERS = 2_000_000
 
 
 class _Known(NamedTuple):

@@ -31,9 +31,8 @@ class Statement(NamedTuple):
     allows: bool
     actions: Match  # of an action in lower case
     resources: Match
-    level: Callable[
-        [Question], MatchLevel
-    ]  # how directly it names the caller, if its conditions hold; else NONE
+    # Returns how directly it names the caller, if its conditions hold; else NONE.
+    level: Callable[[Question], MatchLevel]
     verdict: Verdict  # the answer where it applies
     is_fixed: bool  # it depends on nothing but the caller, the action and the resource
 

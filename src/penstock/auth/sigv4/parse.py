@@ -68,9 +68,8 @@ class Scope:
         self.lines = HeaderLines(names)
         self.head: RequestHead | None = None  # of the last request: mostly the same within a second
         self.covered = _COVERED.union(names)  # headers that cannot be changed without breaking the signature
-        self.checked_names: tuple[
-            bytes, ...
-        ] = ()  # of the last request whose x-amz-* headers were all covered
+        # Those of the last request whose x-amz-* headers were all covered.
+        self.checked_names: tuple[bytes, ...] = ()
 
 
 class Presigned(NamedTuple):

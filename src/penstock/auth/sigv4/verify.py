@@ -50,12 +50,10 @@ MISMATCH = (
     "Key and signing method. Consult the service documentation for details."
 )
 
-_UNSIGNED_PAYLOAD = (
-    b"UNSIGNED-PAYLOAD"  # instead of the hash of the body: the sender leaves the body unsigned
-)
-_new_sha256 = (
-    sha256().copy
-)  # OpenSSL looks an algorithm up by its name each time; a copy of an empty hash has it
+# It stands in place of the hash of the body, if the sender leaves the body unsigned.
+_UNSIGNED_PAYLOAD = b"UNSIGNED-PAYLOAD"
+# OpenSSL looks an algorithm up by its name each time; a copy of an empty hash has it.
+_new_sha256 = sha256().copy
 _SIGNATURE_BYTES = 64
 _CACHED_ENTRIES = 4096
 _CACHED_BYTES_MAX = 1024  # of one scope: SDKs need 250
@@ -67,12 +65,10 @@ class Verifier:
         self.secrets = secrets
         self._regions = None if regions is None else frozenset(regions)
         self._clock_skew = ClockSkew()
-        self._scopes: BoundedCache[bytes, Scope] = BoundedCache(
-            _CACHED_ENTRIES
-        )  # by Authorization less signature
-        self._keys: BoundedCache[tuple[str, bytes], SigningKey] = BoundedCache(
-            _CACHED_ENTRIES
-        )  # by secret and scope
+        # By the header Authorization without the signature.
+        self._scopes: BoundedCache[bytes, Scope] = BoundedCache(_CACHED_ENTRIES)
+        # By secret and scope.
+        self._keys: BoundedCache[tuple[str, bytes], SigningKey] = BoundedCache(_CACHED_ENTRIES)
 
     def verify(
         self,

@@ -23,10 +23,8 @@ from penstock.client.api import Json, Unavailable
 
 _LAST_MAX = 1000
 _PAGE = 100  # while following: the last page is listed again and again
-_NONE = {
-    "receives_min": 2**31 - 1,
-    "body_bytes": 0,
-}  # a condition that no message meets: pages are only passed
+# A condition that no message meets: pages are only passed.
+_NONE = {"receives_min": 2**31 - 1, "body_bytes": 0}
 _WIDTH = 200
 
 

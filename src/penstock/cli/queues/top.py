@@ -34,12 +34,8 @@ _HEADINGS = {
     "sent_rate": "SENT/S", "bytes": "SIZE",
 }  # fmt: skip
 _KEYS = "n name  v visible  f in flight  d delayed  a age  s sent  b size  r reverse  q end"
-_WIDTH_MIN = {
-    "RECEIVED/S": 100,
-    "DELETED/S": 100,
-    "SIZE": 120,
-    "DEAD LETTERS": 120,
-}  # in narrow terminals left out
+# A terminal that is narrower than this leaves the column out.
+_WIDTH_MIN = {"RECEIVED/S": 100, "DELETED/S": 100, "SIZE": 120, "DEAD LETTERS": 120}
 _FRAME = 6  # lines around the rows
 
 

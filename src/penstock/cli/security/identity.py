@@ -102,9 +102,8 @@ def with_file(function: Callable[..., None]) -> Callable[..., None]:
     def run(as_json: bool, **given: Any) -> None:
         flags = {name: given.pop(name) for name in ("config", *_SETTINGS)}
         _check_text(given)
-        from penstock.server.compose import (
-            declare_services,
-        )  # the whole server, which is not needed for help texts
+        # This imports the whole server, which help texts do not need.
+        from penstock.server.compose import declare_services
 
         declare_services()
         try:

@@ -16,7 +16,7 @@ log = logging.getLogger("penstock.worker")
 
 
 class MessageContext:
-    """What a handler and its middleware know about one call.
+    """The context of one call, for the handler and its middleware.
 
     ``messages`` are the messages of the call: one, or a batch. ``message`` and ``attempt`` are of the first of them.
     ``values`` are what the bodies were read as; there are none if the only body cannot be read. ``queue`` is the

@@ -41,7 +41,7 @@ class Finished(NamedTuple):
 
 
 class IdempotencyStore(Protocol):
-    """Where the keys of handled messages are kept. Write one to keep them elsewhere.
+    """Stores the keys of handled messages. Write a class with these methods to keep them elsewhere.
 
     ``owner`` is one call of a handler. All methods but ``begin`` change nothing for another owner.
 

@@ -69,7 +69,7 @@ GIVE_UP: Final = _GiveUpAtOnce()
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """What follows a failure of a handler.
+    """The rules for retrying a failed handler.
 
         RetryPolicy(by_type={ValueError: GIVE_UP, TimeoutError: Constant(30)}, attempts_max=8)
 

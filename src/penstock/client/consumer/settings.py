@@ -12,7 +12,7 @@ from penstock.client.limits import VISIBILITY_S_MAX, WAIT_S_MAX
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumerSettings:
-    """How a queue is consumed: keyword arguments of :class:`Worker`, of its handlers and of :class:`Consumer`.
+    """The settings of a consumer: keyword arguments of :class:`Worker`, its handlers and :class:`Consumer`.
 
     Times are in seconds.
 
@@ -68,7 +68,7 @@ class ConsumerSettings:
 
     @property
     def messages_per_call(self) -> int:
-        """How many messages the handler gets at most in one call."""
+        """The largest number of messages that the handler gets in one call."""
         return self.batch_size or 1
 
 

@@ -19,10 +19,8 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 HEAD_BYTES_MAX = 64 * 1024
 BODY_BYTES_MAX = 64 * 1024 * 1024  # ten messages of 1 MiB, even if JSON escapes every character
-_LENGTHS = (
-    b"content-length",
-    b"transfer-encoding",
-)  # what says where a body ends, instead of the end of the connection
+# Headers that say where a body ends; without them, it ends with the connection.
+_LENGTHS = (b"content-length", b"transfer-encoding")
 IDLE_S_MAX = 25.0  # servers and load balancers close connections that were idle for longer
 
 Sink = Callable[[bytes], object]

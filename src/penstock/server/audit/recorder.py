@@ -40,7 +40,7 @@ class AuditRecorder:
     ) -> None:
         self._log = log
         services = list(services)
-        self._claims = _Claims(services)
+        self._finder = _ActionFinder(services)
         self._arns = [kind for service in services for kind in service.arns]
         self._origins = origins
         self._home = home  # account and region of requests that could not be verified
@@ -93,7 +93,7 @@ class AuditRecorder:
     def refused_early(self, request: Request, fault: Fault, caller: Caller | None) -> None:
         """A request that was refused before it was decoded. Without a caller, what it says of itself is claimed."""
         key, _, scope = claimed_credential(request).decode("latin-1").partition("/")
-        service, action = self._claims.of(request, scope)
+        service, action = self._finder.find(request, scope)
         row = service.actions.get(action)
         self._log.record(
             AuditEvent(
@@ -130,8 +130,8 @@ class AuditRecorder:
         )
 
 
-class _Claims:
-    """Which service and action a request was for, as far as that can be seen without decoding it."""
+class _ActionFinder:
+    """Finds the service and the action that a request was for, as far as they can be seen without decoding it."""
 
     def __init__(self, services: Sequence[Service]) -> None:
         self._services = services
@@ -150,7 +150,7 @@ class _Claims:
             for action in service.actions.values()
         }
 
-    def of(self, request: Request, scope: str) -> tuple[Service, str]:
+    def find(self, request: Request, scope: str) -> tuple[Service, str]:
         """``scope``: of the credential, such as "20260101/us-east-1/sqs/aws4_request". The first service for a
         request that names none. An empty action: it names none."""
         signed_for = self._by_signature.get(scope.split("/")[2]) if scope.count("/") >= 2 else None

@@ -99,9 +99,8 @@ class Connection(asyncio.Protocol):
         self._running: Request | None = None
         self._stream: asyncio.Task[None] | None = None  # writes the response of the running request
         self._drained: asyncio.Future[None] | None = None  # the stream waits for it
-        self._error: HttpError | None = (
-            None  # written after the responses before it, then the connection ends
-        )
+        # It is written after the responses before it; then the connection ends.
+        self._error: HttpError | None = None
         self._advancing = False
         self._in_line = False  # requests wait until this connection has its turn
         self._paused = False  # reading is paused

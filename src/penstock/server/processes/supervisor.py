@@ -183,9 +183,8 @@ class Supervisor:
         match report:
             case Prepared():
                 self._broadcast()
-                if (
-                    self._current.get(process.number) is process
-                ):  # otherwise its predecessor has to release first
+                # Otherwise its predecessor has to release first.
+                if self._current.get(process.number) is process:
                     process.send(Take())
             case Ready():
                 self._broadcast()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.metrics.functions import SERIES_VALUES_MAX
 from penstock.metrics.series import DAY_S, HOUR_S, MINUTE_S
 
 NAME_LENGTH_MAX = 255  # of a namespace, a metric, a dimension, an alarm
@@ -24,7 +25,7 @@ STATISTICS_MAX, EXTENDED_STATISTICS_MAX = 5, 10
 DATAPOINTS_MAX = 1440  # of GetMetricStatistics
 QUERIES_MAX = 500
 QUERY_MEMBERS_MAX = 20_000  # of all lists of one GetMetricData: each query may have thirty dimensions
-MAX_DATAPOINTS = 100_800
+MAX_DATAPOINTS = SERIES_VALUES_MAX
 SEARCHED_METRICS_MAX = 500
 EXPRESSION_LENGTH_MAX = 2048
 LABEL_LENGTH_MAX = 1024

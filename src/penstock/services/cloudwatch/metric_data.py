@@ -120,9 +120,8 @@ class _Reading:
         self._keys: list[MetricKey] | None = None  # that searches look at, read once
         self._compares_left = _COMPARED_MAX
         self._searched: dict[CallPart, list[tuple[MetricStat, TimeSeries]]] = {}
-        self._units: dict[
-            int, list[str]
-        ] = {}  # of metrics that have several, by the identity of their series
+        # Of metrics that have several, by the identity of their series.
+        self._units: dict[int, list[str]] = {}
         self._stats: dict[int, MetricStat] = {}  # what a series is of, by its identity
 
     def _messages(self, series: TimeSeries) -> list[MetricDataMessage] | None:

@@ -28,9 +28,8 @@ async def get_metric_statistics(
     levels = cw.monitoring.reader.levels([request.Namespace or ""])
     start_s = rounded_start(request.StartTime, request.Period, cw.monitoring.wall_ms() / SECOND, levels)
     end_s = math.ceil(request.EndTime)
-    points = int(
-        (request.EndTime - request.StartTime) / request.Period
-    )  # CloudWatch: before they are rounded
+    # CloudWatch: the times count as they were before they are rounded.
+    points = int((request.EndTime - request.StartTime) / request.Period)
     if points > DATAPOINTS_MAX:
         raise invalid_combination(
             f"You have requested up to {points} datapoints, which exceeds the limit of {DATAPOINTS_MAX}. You may "

@@ -51,9 +51,8 @@ class Sqs(msgspec.Struct, frozen=True):
 class QueueResource(msgspec.Struct):
     """A queue that exists."""
 
-    queue: (
-        LiveQueue | QueueRecord
-    )  # the latter for a further queue of the request, in a shard of another process
+    # A record stands for a further queue of the request, in a shard of another process.
+    queue: LiveQueue | QueueRecord
     request_tags: Mapping[str, str] = _NOTHING
     tag_keys: tuple[str, ...] = ()
     keys: Mapping[str, str] = _NOTHING

@@ -20,9 +20,8 @@ Integer = int | None
 _DURATION_S_MIN, _OWN_DURATION_S_MAX = 900, 129_600
 _TAGS_MAX = 50
 _TAG = r"[\p{L}\p{Z}\p{N}_.:/=+\-@]"
-_TAG_IN_PYTHON = (
-    r"[\w\s.:/=+\-@]*"  # as near to Java's classes as Python's come; the length refuses an empty text
-)
+# Python's classes come only near to Java's; the length refuses an empty text.
+_TAG_IN_PYTHON = r"[\w\s.:/=+\-@]*"
 
 TagKey = Annotated[str, Length(1, 128), Pattern(f"{_TAG}+", _TAG_IN_PYTHON)]
 TagValue = Annotated[Text, Required(), Length(0, 256), Pattern(f"{_TAG}*", _TAG_IN_PYTHON)]

@@ -66,9 +66,8 @@ def snapshots(paths: list[Path]) -> Iterator[list[ShardSnapshot]]:
                 locks.callback(writer.execute, "ROLLBACK")
             for reader in readers:
                 reader.execute("BEGIN")
-                reader.execute(
-                    "SELECT number FROM shard"
-                ).fetchone()  # the transaction begins with the first read
+                # The transaction begins with the first read.
+                reader.execute("SELECT number FROM shard").fetchone()
         yield [ShardSnapshot(reader) for reader in readers]
 
 
