@@ -1,7 +1,8 @@
 """The parts of a partition: what lives with a shard, whichever package it belongs to.
 
-All of them are started, stopped and asked in the same way, by the methods of :class:`Part`. Several parts are one part
-again (:class:`PartList`): a partition has such a list, and so has a service of which several things live with a shard.
+All of them are started, stopped and asked in the same way, by the methods of :class:`Part`. Several parts are one
+part again (:class:`PartList`): a partition has such a list, and so has a service of which several things live with a
+shard.
 """
 
 from __future__ import annotations
