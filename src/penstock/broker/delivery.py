@@ -73,22 +73,23 @@ class IfRefused(StrEnum):
 class Rules(NamedTuple):
     """What applies to the messages of a cause."""
 
-    is_sent: bool  # deduplicated, counted as sent
-    is_limited: bool  # by the quota of the account
-    keeps_id: bool
-    keeps_failures: bool  # why consumers could not process it
     if_refused: IfRefused
     event: EventKind  # in the history of the message
-    from_where: str  # in the history, behind the event
+    from_where: str = "from {}"  # in the history, behind the event
+    is_sent: bool = False  # deduplicated, and counted as sent
+    is_limited: bool = False  # by the quota of the account
+    is_same: bool = False  # the message keeps its id, and what consumers reported about their failures
 
 
 RULES = {
-    Cause.DEAD_LETTER: Rules(False, False, True, True, IfRefused.RETURN, DEAD_LETTERED, "from {}"),
-    Cause.REDRIVE: Rules(False, False, False, False, IfRefused.RETURN, MOVED, "from {}"),
-    Cause.MOVE: Rules(False, False, True, True, IfRefused.RETURN, MOVED, "from {}"),
-    Cause.COPY: Rules(False, True, False, False, IfRefused.FORGET, SENT, "as a copy of a message of {}"),
-    Cause.SERVICE: Rules(True, True, False, False, IfRefused.ASK, SENT, "by {}"),
+    Cause.DEAD_LETTER: Rules(IfRefused.RETURN, DEAD_LETTERED, is_same=True),
+    Cause.REDRIVE: Rules(IfRefused.RETURN, MOVED),
+    Cause.MOVE: Rules(IfRefused.RETURN, MOVED, is_same=True),
+    Cause.COPY: Rules(IfRefused.FORGET, SENT, "as a copy of a message of {}", is_limited=True),
+    Cause.SERVICE: Rules(IfRefused.ASK, SENT, "by {}", is_sent=True, is_limited=True),
 }
+"""Times and counts follow :mod:`penstock.queues.dead_letters`. Jobs have no cause: see
+:meth:`QueueDelivery.enqueue`."""
 
 
 class Refusal(NamedTuple):
@@ -547,7 +548,7 @@ class QueueDelivery:
 
 def _new_id(cause: Cause, queue: LiveQueue, number: int) -> str | None:
     """Returns None if a message keeps the id that it has."""
-    return None if RULES[cause].keeps_id else queue.rules.message_id(number)
+    return None if RULES[cause].is_same else queue.rules.message_id(number)
 
 
 def _check_size(size: int, settings: QueueSettings) -> None:

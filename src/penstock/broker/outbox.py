@@ -651,7 +651,7 @@ def _refused_by_all(page: OutboxPage, reason: str) -> dict[int, list[TargetRefus
 def _handed(leaving: Leaving, now_ms: int, failures: Failures) -> HandedMessage:
     departure, row = leaving.departure, leaving.row
     rules = RULES[departure.cause]
-    version = row.version + (departure.cause is Cause.MOVE) if rules.keeps_id else 1
+    version = row.version + (departure.cause is Cause.MOVE) if rules.is_same else 1
     return HandedMessage(
         position=leaving.position,
         cause=departure.cause,
@@ -663,7 +663,7 @@ def _handed(leaving: Leaving, now_ms: int, failures: Failures) -> HandedMessage:
         receives=row.receives,
         first_received_ms=row.first_received_ms,
         content=leaving.content,
-        failures=failures.of(row.seq) if rules.keeps_failures else (),
+        failures=failures.of(row.seq) if rules.is_same else (),
         version=version,
         delay_ms=departure.delay_ms,
     )
