@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from penstock.broker.number_times import NUMBER_NOTES, NumberTimes
 from penstock.broker.queue_metrics import Rates, Totals
 from penstock.broker.shard import Shard
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, QueueMissing
 from penstock.limits import MINUTE, SECOND
 from penstock.metrics.queue_rows import Look
 from penstock.names import QueueName
@@ -77,6 +77,7 @@ class QueueFigures(NamedTuple):
 
     @property
     def long_polls(self) -> int:
+        """How many receives wait for messages."""
         return len(self.queue.waiting.long_polls)
 
     @property
@@ -147,8 +148,23 @@ class FigureReader:
         ``usage``: what the queues hold that are not in memory."""
         if queue.memory.loaded or self._shard.lease_ended():
             return await self._exact_levels(queue)
-        used = usage.get(queue.id)
-        return Levels(0 if used is None else used.messages, 0, 0, 0 if queue.settings.fifo else None)
+        stored = _stored_counts(queue, usage)
+        return Levels(stored.visible, stored.in_flight, stored.delayed, 0 if queue.settings.fifo else None)
+
+    async def counts(
+        self, queues: Iterable[LiveQueue], usage: Mapping[int, Usage], *, loads: bool = True
+    ) -> dict[int, Counts]:
+        """Returns how many messages queues have, by queue id, exactly. A queue without messages need not be loaded
+        into memory for it; without ``loads`` none is, and :meth:`levels` says what counts then."""
+        found: dict[int, Counts] = {}
+        for queue in queues:
+            try:
+                stored = _stored_counts(queue, usage)
+                is_exact = queue.memory.loaded or (stored.visible and loads)
+                found[queue.id] = await queue.counts() if is_exact else stored
+            except QueueMissing:
+                continue
+        return found
 
     async def _noisy_tenants(self, queue: LiveQueue, now_ms: int) -> NoisyTenants | None:
         rules = queue.rules
@@ -257,6 +273,12 @@ def levels_of(queue: LiveQueue, now_ms: int) -> Levels | None:
     if isinstance(rules, FifoQueue):
         return _counted_levels(queue, rules.counts_with(0, now_ms))
     return _counted_levels(queue, rules.counts(now_ms))
+
+
+def _stored_counts(queue: LiveQueue, usage: Mapping[int, Usage]) -> Counts:
+    """What counts of a queue that is not in memory: all messages are visible."""
+    used = usage.get(queue.id)
+    return Counts(visible=0 if used is None else used.messages)
 
 
 def _counted_levels(queue: LiveQueue, counts: Counts) -> Levels:

@@ -153,7 +153,7 @@ class TotalsQuestion(ShardQuestion[QueueTotals], frozen=True):
         found: list[QueueTotals] = []
         async for queues in _in_turns(partition, query.space, query.prefix):
             queues = [queue for queue in queues if _is_wanted(queue, query)]
-            counts = await _counts(queues, usage, loads=False)
+            counts = await partition.figures.counts(queues, usage, loads=False)
             now_ms = shard.clock.now_ms()
             found.append(
                 _sum(
@@ -332,7 +332,7 @@ async def _values(
             oldest = await _oldest(partition, queues, usage)
             return {queue.id: -float(oldest.get(queue, -_NO_AGE)) for queue in queues}
         case "visible" | "in_flight" | "delayed":
-            counts = await _counts(queues, usage)
+            counts = await partition.figures.counts(queues, usage)
             return {id: float(getattr(count, sort)) for id, count in counts.items()}
 
 
@@ -344,7 +344,7 @@ async def _summaries(
     for start in range(0, len(ranked), _QUEUES_PER_TURN):
         part = ranked[start : start + _QUEUES_PER_TURN]
         queues = [each.queue for each in part]
-        counts = await _counts(queues, usage)
+        counts = await partition.figures.counts(queues, usage)
         oldest = await _oldest(partition, queues, usage)
         now_ms = shard.clock.now_ms()
         for value, queue in part:
@@ -366,7 +366,7 @@ def _summary(figures: QueueFigures, counts: Counts, size: int, sort_value: float
         size,
         None if counts == Counts() else figures.age_ms,
         figures.rates,
-        len(queue.waiting.long_polls) + len(queue.waiting.short_polls),
+        figures.long_polls,
         None if redrive is None else redrive.target.name,
         None if redrive is None else redrive.receives_max,
         queue.created_ms,
@@ -389,22 +389,6 @@ def _one_queue(
     return QueueTotals(
         1, counts.visible, counts.in_flight, counts.delayed, dead_letters, size, sent, received, deleted
     )
-
-
-async def _counts(
-    queues: Iterable[LiveQueue], usage: Mapping[int, Usage], *, loads: bool = True
-) -> dict[int, Counts]:
-    """Returns them by queue id. A queue that holds nothing need not be loaded into memory for it; without ``loads``
-    none is, and what the store holds of it counts as visible."""
-    found: dict[int, Counts] = {}
-    for queue in queues:
-        try:
-            stored = usage.get(queue.id, _NOTHING).messages
-            is_exact = queue.memory.loaded or (stored and loads)
-            found[queue.id] = await queue.counts() if is_exact else Counts(visible=stored)
-        except QueueMissing:
-            continue
-    return found
 
 
 async def _oldest(
