@@ -236,9 +236,7 @@ class LiveQueue:
         """A commit that concerns this queue is durable; these messages join it."""
         if arrived:
             # However they arrive, the queue is used: sends, dead letters, moved messages, those of other shards.
-            metrics = self.metrics
-            if now_ms >= metrics.second_ends_ms:
-                metrics.turn(now_ms)
+            self.metrics.use(now_ms)
             if self.memory.accepts_arrivals():
                 self.rules.arrive(arrived, now_ms)
                 self.decided(now_ms)
@@ -265,11 +263,8 @@ class LiveQueue:
             deliveries = await self._wait(ask, caller, wait_ms)
         left = ask.left
         if not deliveries:
-            metrics = self.metrics
-            now_ms = shard.clock.now_ms()  # it may have waited
-            if now_ms >= metrics.second_ends_ms:
-                metrics.turn(now_ms)
-            metrics.empty += 1
+            self.metrics.use(shard.clock.now_ms())  # it may have waited
+            self.metrics.empty += 1
             if settings.redrive is not None:
                 # A client that receives nothing may look into the dead-letter queue next.
                 await shard.settled(self)

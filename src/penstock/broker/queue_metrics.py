@@ -49,10 +49,11 @@ class CountMeter(Protocol):
 
 
 class QueueMetrics:
-    """Counts what one live queue does. Call :meth:`turn` before counting if ``second_ends_ms`` has come.
+    """Counts what one live queue does. Call :meth:`use` before counting, which calls :meth:`turn` if
+    ``second_ends_ms`` has come.
 
-    The live queue compares and counts by itself: methods that do it here would be two more calls, and one more file,
-    on the path of every message."""
+    Where the live queue counts messages, it compares by itself: that would be one more call on the path of each of
+    them."""
 
     __slots__ = (
         "_before",
@@ -95,6 +96,11 @@ class QueueMetrics:
     def measure_with(self, meter: CountMeter) -> None:
         """Tell this meter what is counted."""
         self._meter = meter
+
+    def use(self, now_ms: int) -> None:
+        """A request uses the queue at this time."""
+        if now_ms >= self.second_ends_ms:
+            self.turn(now_ms)
 
     def turn(self, now_ms: int) -> None:
         """A request begins the second of this time."""
