@@ -135,6 +135,16 @@ def test_files_that_are_not_policies(commands: IdentityCommands) -> None:
     says(line, 'another policy "mine"', "penstock policy set")
 
 
+def test_a_policy_is_created_once_and_then_set(commands: IdentityCommands) -> None:
+    send = commands.file("a.json", SEND)
+    everything = commands.file("b.json", document(allow("sqs:*", Resource="*")))
+    commands.done("policy", "create", "mine", send)
+    says(commands.failed("policy", "create", "mine", everything), '"mine"', "penstock policy set")
+    assert "sqs:*" not in commands.done("policy", "show", "mine")
+    commands.done("policy", "set", "mine", everything)
+    assert "sqs:*" in commands.done("policy", "show", "mine")
+
+
 def test_a_policy_can_be_removed_when_it_is_not_attached(commands: IdentityCommands) -> None:
     commands.done("policy", "set", "mine", commands.file("a.json", SEND))
     commands.done("policy", "delete", "mine")

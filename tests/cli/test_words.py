@@ -29,7 +29,7 @@ HAS = {
     "dlq": "ls show",
     "key": "ls show create",
     "message": "ls show set delete",
-    "policy": "ls show set delete",
+    "policy": "ls show create set delete",
     "queue": "ls show create set delete",
     "redrive": "ls show",
     "role": "ls show create set delete",
@@ -171,6 +171,8 @@ def test_neither_help_nor_completion_shows_the_words_of_the_shell() -> None:
         ("queue shwo orders", "show"),
         ("user creat x", "create"),
         ("cluster statu", "status"),
+        ("peek orders", "penstock message peek"),
+        ("edit orders", "penstock message edit"),
     ],
 )
 def test_a_mistyped_command(typed: str, meant: str) -> None:

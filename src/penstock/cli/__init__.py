@@ -15,7 +15,7 @@ import click
 
 from penstock import __version__
 from penstock.cli.failure import Failure
-from penstock.cli.groups import CommandGroup
+from penstock.cli.groups import CommandGroup, words_of_groups
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -87,7 +87,8 @@ SHELL_COMMANDS = {
     **dict.fromkeys(("get", "info", "system", "sys", "data"), '"penstock message show"'),
     "reset": '"penstock message reset"',
     "delete": '"penstock message delete" or "penstock queue delete"',
-    "fail": '"penstock message release" to make a message visible, "penstock message fail" to make it a dead letter',
+    "fail": '"penstock message release" to make a delayed message visible (a received one becomes visible when its '
+    'visibility timeout ends), or "penstock message fail" to make it a dead letter',
     "invalid": '"penstock message fail"',
     **dict.fromkeys(("h", "?"), '"penstock --help"'),
 }
@@ -132,6 +133,11 @@ class _Commands(CommandGroup):
             raise Failure(
                 f'"{args[0]}" is a command of "penstock shell" only: start it with "penstock shell"'
             )
+        if args[0] not in _SUMMARIES and not args[0].startswith("-"):
+            groups = [group for group, words in words_of_groups(self).items() if args[0] in words]
+            if groups:
+                meant = " or ".join(f'"penstock {group} {args[0]}"' for group in groups)
+                ctx.fail(f'No such command "{args[0]}": did you mean {meant}?')
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -51,6 +51,17 @@ class CommandGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
+def words_of_groups(main: click.Group) -> dict[str, list[str]]:
+    """Returns the commands of the groups whose name users leave out most: "peek" for "message peek"."""
+    context = click.Context(main)
+    groups = {each: main.get_command(context, each) for each in ("message", "queue")}
+    return {
+        each: [*group.list_commands(context), *group.aliases]
+        for each, group in groups.items()
+        if isinstance(group, CommandGroup)
+    }
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The end of an error about an unknown name: the known one that is most like it, if there is one."""
     from difflib import get_close_matches

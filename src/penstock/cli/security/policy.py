@@ -54,10 +54,7 @@ _PLAIN = {"aws:sourceip": "source_ip", "aws:sourcearn": "source_arn", "aws:sourc
 _TIMES = {"aws:currenttime": "now_s", "aws:epochtime": "now_s", "aws:tokenissuetime": "issued_s"}
 
 
-_MISSING = {"create": 'use "penstock policy set", which adds a policy or replaces it'}
-
-
-@click.group("policy", cls=CommandGroup, missing=_MISSING)
+@click.group("policy", cls=CommandGroup)
 def command() -> None:
     """Policies: what users and roles may do. The language is that of AWS IAM.
 
@@ -110,18 +107,38 @@ def show(file: CredentialsFile, name: str) -> None:
         click.echo(text)
 
 
+@command.command("create")
+@click.argument("name")
+@click.argument("document", type=click.Path(path_type=Path))
+@with_file
+def create(file: CredentialsFile, name: str, document: Path) -> None:
+    """Add a policy from a JSON file.
+
+    \b
+    Example:
+      penstock policy create orders ./orders.json
+    """
+    _write(file, name, document, replaces=False)
+
+
 @command.command("set")
 @click.argument("name")
 @click.argument("document", type=click.Path(path_type=Path))
 @with_file
 def put(file: CredentialsFile, name: str, document: Path) -> None:
-    """Add a policy from a JSON file, or replace it for all users and roles that have it.
+    """Replace a policy for all users and roles that have it, or add it if there is none of this name.
 
     \b
     Example:
       penstock policy set orders ./orders.json
     """
+    _write(file, name, document, replaces=True)
+
+
+def _write(file: CredentialsFile, name: str, document: Path, *, replaces: bool) -> None:
     with file.changed() as content:
+        if name in content.policies and not replaces:
+            raise Failure(f'there is a policy "{name}": replace it with "penstock policy set"')
         put_policy(content, name, read_policy(document))
     file.out.result(f"wrote policy {name} to {file.path}", name=name, file=str(file.path))
     _warn_of_unknown_keys([_compiled(content, name)])

@@ -15,7 +15,7 @@ import click
 from penstock import __version__
 from penstock.cli.arguments import QUEUE
 from penstock.cli.failure import Failure
-from penstock.cli.groups import CommandGroup, did_you_mean
+from penstock.cli.groups import did_you_mean, words_of_groups
 from penstock.cli.output import safe
 from penstock.cli.shell.operations import QueueOperations, not_found
 from penstock.cli.shell.view import Found
@@ -46,7 +46,7 @@ HELP = {
     "reset": "make the current message as it was when it was sent; a dead letter returns to its queue",
     "redrive": "return the current message from the dead-letter queue; see redrive --help for tasks",
     "delete": "delete the current message",
-    "fail": "make the current message visible at once",
+    "fail": 'make the current message visible at once ("message fail" makes it a dead letter)',
     "invalid": "send the current message to the dead-letter queue",
     "help": "this list; also: h, ?",
     "quit": "end; also: q",
@@ -285,12 +285,7 @@ def _group_of(main: click.Group, name: str) -> list[str]:
     context = click.Context(main)
     if main.get_command(context, name) is not None:
         return []
-    groups = {each: main.get_command(context, each) for each in ("message", "queue")}
-    words = {
-        each: [*group.list_commands(context), *group.aliases]
-        for each, group in groups.items()
-        if isinstance(group, CommandGroup)
-    }
+    words = words_of_groups(main)
     found = [each for each in words if name in words[each]]
     if not found:
         known = [*HELP, *main.list_commands(context), *(word for each in words.values() for word in each)]
@@ -310,13 +305,13 @@ def _lines(shell: Shell, target: Target) -> Iterator[str]:
     from penstock.cli.shell.completion import ShellCompleter
 
     completer = ShellCompleter(target, main, HELP, lambda: shell.queue)
-    session: PromptSession[str] = PromptSession(
+    line: PromptSession[str] = PromptSession(
         history=_history(), completer=completer, complete_while_typing=False
     )
     while True:
         try:
             click.echo()
-            yield session.prompt(shell.prompt)
+            yield line.prompt(shell.prompt)
         except KeyboardInterrupt:
             continue  # the line is given up
         except EOFError:
@@ -324,7 +319,8 @@ def _lines(shell: Shell, target: Target) -> Iterator[str]:
 
 
 def _history() -> History:
-    """A file that only its owner may read: lines can hold bodies of messages. Without one, of this session only."""
+    """Returns the lines that were entered. They are in a file that only its owner may read, since they can contain
+    bodies of messages, or in memory if there can be no such file."""
     from prompt_toolkit.history import FileHistory, InMemoryHistory
 
     base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
