@@ -197,7 +197,7 @@ def test_nothing_is_answered_from_memory_when_the_lease_has_ended(roomy: ShardsW
     roomy.send(short, "later", delay_ms=SECOND)
     poll = roomy.poll(short)
     shard = roomy.broker.partition(1).shard
-    shard.lease_ended = lambda: True
+    shard.may_have_new_owner = lambda: True
     roomy.clock.advance(SECOND)
     roomy.runtime.fire()
     for _ in range(100):
@@ -213,7 +213,7 @@ def test_nothing_is_answered_from_memory_when_the_lease_has_ended(roomy: ShardsW
         Handover(0, 1, []),
     ):
         assert isinstance(failure(start(owned.answer(asked, [1]))), NotOwned)
-    shard.lease_ended = lambda: False
+    shard.may_have_new_owner = lambda: False
     roomy.advance(SECOND)
     assert poll.bodies == ["later"]
 
@@ -259,7 +259,7 @@ def test_an_answer_never_leaves_out_queues_of_a_shard_that_goes(way: str, is_par
             elif way == "lost":
                 world.broker.drop_shard(1)
             else:
-                shard.lease_ended = lambda: True
+                shard.may_have_new_owner = lambda: True
             world.run()
             if "whole" not in outcomes:
                 if is_partial:

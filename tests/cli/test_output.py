@@ -36,14 +36,14 @@ def test_a_table_without_rows(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_record_leaves_out_what_is_not_known(capsys: pytest.CaptureFixture[str]) -> None:
-    Output().record([("one", 1), ("longer", "text"), ("missing", None)])
+    Output().facts([("one", 1), ("longer", "text"), ("missing", None)])
     assert capsys.readouterr().out == "one     1\nlonger  text\n"
 
 
 def test_control_characters_of_others_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     out = Output()
     out.table(["NAME"], [[HOSTILE], [Styled(HOSTILE, "red")]])
-    out.record([(HOSTILE, HOSTILE)])
+    out.facts([(HOSTILE, HOSTILE)])
     out.note(HOSTILE)
     out.line(HOSTILE, Styled(HOSTILE, "red"), bold=True)
     out.is_terminal = True

@@ -276,7 +276,7 @@ def test_values_are_whole_or_an_error_while_a_shard_goes(way: str) -> None:
             elif way == "lost":
                 world.broker.drop_shard(1)
             else:
-                world.broker.partition(1).shard.lease_ended = lambda: True
+                world.broker.partition(1).shard.may_have_new_owner = lambda: True
             world.run()
             if reading.failed:
                 outcomes.append("refused")

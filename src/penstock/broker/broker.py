@@ -221,7 +221,7 @@ class Broker:
     def partition(self, index: int) -> Partition:
         """Raises NotOwned."""
         partition = self._partitions.get(index)
-        if partition is None or partition.shard.lease_ended():
+        if partition is None or partition.shard.may_have_new_owner():
             raise NotOwned(index)
         return partition
 

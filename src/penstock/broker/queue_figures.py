@@ -146,7 +146,7 @@ class FigureReader:
         all messages count as visible.
 
         ``usage``: what the queues hold that are not in memory."""
-        if queue.memory.loaded or self._shard.lease_ended():
+        if queue.memory.loaded or self._shard.may_have_new_owner():
             return await self._exact_levels(queue)
         stored = _stored_counts(queue, usage)
         return Levels(stored.visible, stored.in_flight, stored.delayed, 0 if queue.settings.fifo else None)
@@ -204,7 +204,7 @@ class FigureReader:
         return found
 
     def _came_ms(self, queue: LiveQueue, rows: list[EntryRow]) -> int | None:
-        """When the first of these messages came that is in the queue and not set aside."""
+        """Returns when the oldest of these messages that is in the queue and not set aside came."""
         rules, loaded = queue.rules, queue.memory.loaded
         for row in rows:
             entry = rules.backlog.index.get(row.seq)
@@ -261,7 +261,7 @@ async def all_figures(partition: Partition) -> AsyncGenerator[list[QueueFigures]
 def levels_of(queue: LiveQueue, now_ms: int) -> Levels | None:
     """None if memory is not loaded, or the store would have to be asked."""
     rules, shard = queue.rules, queue.shard
-    if not queue.memory.loaded or shard.lease_ended():
+    if not queue.memory.loaded or shard.may_have_new_owner():
         return None
     if rules.next_deadline_ms() <= now_ms:
         rules.advance(now_ms, shard.changes)

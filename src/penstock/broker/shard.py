@@ -108,12 +108,12 @@ class Shard:
         state: ShardState,
         on_ended: Callable[[StoreError], None],
         index: int = 0,
-        lease_ended: Callable[[], bool] = lambda: False,
+        may_have_new_owner: Callable[[], bool] = lambda: False,
     ) -> None:
         """``state``: what opening the store found. ``on_ended`` is called once when the shard is lost or its data can
         no longer be trusted: no commit is tried after that. ``index``: which of the shards of the site it is.
-        ``lease_ended``: whether another process may have taken the shard. After a pause of this one that is true
-        before the shard is dropped: to be asked before anything is answered from memory without a commit."""
+        ``may_have_new_owner``: whether another process may have taken the shard. After a pause of this one that is
+        true before the shard is dropped: to be asked before anything is answered from memory without a commit."""
         self.store = store
         self.index = index
         self.runtime = runtime
@@ -123,7 +123,7 @@ class Shard:
         self.last_ms = state.mark.now_ms  # when it was last written before it was opened; 0: never
         self.ended: StoreError | None = None
         self.released = False  # another process shall have it: nothing new is decided here
-        self.lease_ended = lease_ended
+        self.may_have_new_owner = may_have_new_owner
         self.refuses: str | None = None  # why the store takes no new messages for the time being
         self.is_away = False  # the store cannot be reached, which is why
         self.commits = self.refused_commits = 0  # since the shard was opened

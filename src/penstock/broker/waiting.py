@@ -99,7 +99,7 @@ class WaitingReceives:
 
     def serve(self, now_ms: int) -> None:
         """Hand out what there is."""
-        if self._shard.lease_ended():
+        if self._shard.may_have_new_owner():
             return  # they end when the shard is dropped
         for line in (self.short_polls, self.long_polls):
             while line:

@@ -198,7 +198,7 @@ def show(name: str | None, as_json: bool) -> None:
     if as_json:
         out.json(_facts(name, contexts))
         return
-    out.record(
+    out.facts(
         [
             ("name", name),
             ("in use", "yes" if name == contexts.current else "no"),

@@ -82,7 +82,7 @@ class Output:
             shown = (_coloured(padded(text, i), row[i]) for i, text in enumerate(line))
             click.echo("  ".join(shown).rstrip())
 
-    def record(self, pairs: Iterable[tuple[str, Cell]]) -> None:
+    def facts(self, pairs: Iterable[tuple[str, Cell]]) -> None:
         """Print one thing, with a line for each of its facts."""
         shown = [(safe(name), cell_text(value)) for name, value in pairs if value is not None]
         width = max((len(name) for name, _ in shown), default=0)

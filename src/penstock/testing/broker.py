@@ -200,7 +200,7 @@ class InProcessBroker(QueueAssertions):
 
     async def _snapshot(self, queue: str) -> QueueSnapshot:
         server = self._server
-        return await snapshot_of(self._find(queue), server.parts.broker, server.records)
+        return await snapshot_of(self._find(queue), server.parts.broker, server.known)
 
     def wait_for_receive(self, queue: str, *, count: int = 1, timeout: float = 10) -> None:
         """Wait until receives wait at the queue for messages.

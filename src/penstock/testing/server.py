@@ -16,7 +16,7 @@ from penstock.promise import outcome, run, start
 from penstock.server.compose import EarlyParts, Parts
 from penstock.server.settings.config import Config
 from penstock.testing.controlled_time import ControlledTime
-from penstock.testing.records import MessageRecords
+from penstock.testing.known_messages import KnownMessages
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ class ServerThread:
         self._loop: asyncio.AbstractEventLoop
         self.parts: Parts
         self.time: ControlledTime
-        self.records = MessageRecords()
+        self.known = KnownMessages()
         self.port = 0
         self._thread = threading.Thread(target=self._run, name="penstock-broker", daemon=True)
         self._thread.start()
@@ -139,8 +139,8 @@ class ServerThread:
             early.close()
 
     async def _load(self, parts: Parts) -> None:
-        parts.broker.extend(self.records.follow)
-        parts.broker.history.watch(self.records.noted)
+        parts.broker.extend(self.known.follow)
+        parts.broker.history.watch(self.known.noted)
         await parts.open_shards(range(parts.site.shards))
         await parts.declare()
         assert parts.controlled_time is not None, "the settings have a test clock"

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from penstock.broker.inspection import MessageView
     from penstock.broker.live_queue import LiveQueue
     from penstock.queues.messages import Content
-    from penstock.testing.records import MessageRecords
+    from penstock.testing.known_messages import KnownMessages
 
 MessageState = Literal["visible", "delayed", "in flight", "deleted", "expired", "purged", "moved"]
 
@@ -99,19 +99,19 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-async def snapshot_of(queue: LiveQueue, broker: Broker, records: MessageRecords) -> QueueSnapshot:
+async def snapshot_of(queue: LiveQueue, broker: Broker, known: KnownMessages) -> QueueSnapshot:
     """Makes a snapshot of a queue, on the loop of the broker."""
     from penstock.queues.messages import decode_content
 
     views = {view.row.seq: view async for view in _views(queue, broker)}
     # From here on nothing happens: messages that left or came while the pages were read are known.
     messages: list[MessageSnapshot] = []
-    for record in records.of_queue(queue.id):
-        view = views.pop(record.seq, None)
-        facts: dict[str, Any] = {"received": record.received, "sent": record.sent}
-        if record.ended is not None:
-            content = decode_content(record.content)
-            messages.append(_snapshot(content, state=record.ended, group=record.group, **facts))
+    for message in known.of_queue(queue.id):
+        view = views.pop(message.seq, None)
+        facts: dict[str, Any] = {"received": message.received, "sent": message.sent}
+        if message.ended is not None:
+            content = decode_content(message.content)
+            messages.append(_snapshot(content, state=message.ended, group=message.group, **facts))
         elif view is not None:
             messages.append(_present(view, **facts))
     older = [
@@ -122,7 +122,7 @@ async def snapshot_of(queue: LiveQueue, broker: Broker, records: MessageRecords)
         queue.name.name,
         older + messages,
         None if redrive is None else redrive.target.name,
-        records.forgotten(queue.id),
+        known.forgotten(queue.id),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from penstock.auth.policy.conditions import Holds, compile_condition
+from penstock.auth.policy.conditions import QuestionTest, compile_condition
 from penstock.auth.policy.document import Document, Kind, Listed, PolicyInvalid, StatementText, read_document
 from penstock.auth.policy.principal_element import DIRECT, NONE, LevelOf, MatchLevel, compile_principals
 from penstock.auth.policy.question import Question, Verdict
@@ -145,7 +145,7 @@ def _actions(listed: Listed) -> Match:
 
 
 def _level(
-    level_of: LevelOf, conditions: tuple[Holds, ...], *, allows: bool
+    level_of: LevelOf, conditions: tuple[QuestionTest, ...], *, allows: bool
 ) -> Callable[[Question], MatchLevel]:
     def level(question: Question) -> MatchLevel:
         found = level_of(question.principal)
@@ -162,7 +162,7 @@ def _level(
     return level
 
 
-def _resources(listed: Listed | None, kind: Kind, has_variables: bool) -> tuple[Match, Holds | None]:
+def _resources(listed: Listed | None, kind: Kind, has_variables: bool) -> tuple[Match, QuestionTest | None]:
     """Which resources it can apply to at all; and, if that depends on variables, whether it applies to this one."""
     if listed is None:
         return (lambda _: True), None

@@ -15,10 +15,10 @@ from penstock.auth.policy.question import Question
 from penstock.auth.policy.variables import template
 from penstock.auth.policy.wildcards import LENGTH_MAX, NotComparable
 
-Holds = Callable[[Question], bool]
+QuestionTest = Callable[[Question], bool]
 
 
-def compile_condition(condition: Condition, *, allows: bool, has_variables: bool) -> Holds:
+def compile_condition(condition: Condition, *, allows: bool, has_variables: bool) -> QuestionTest:
     every, name, if_exists = _take_apart(condition.operator)
     read = reader(condition.key)
     if name == "null":
@@ -51,7 +51,7 @@ def _take_apart(operator: str) -> tuple[bool | None, str, bool]:
     return every, name.removesuffix("ifexists"), name.endswith("ifexists")
 
 
-def _null(read: Reader, condition: Condition) -> Holds:
+def _null(read: Reader, condition: Condition) -> QuestionTest:
     wanted = {value.lower() for value in condition.values}
     if not wanted <= {"true", "false"}:
         raise PolicyInvalid("invalid value for Null: expected true or false")
@@ -74,7 +74,7 @@ def _short(value: str) -> str:
     return value
 
 
-def _plain(read: Reader, matches: Test, negated: bool, *, if_missing: bool) -> Holds:
+def _plain(read: Reader, matches: Test, negated: bool, *, if_missing: bool) -> QuestionTest:
     def holds(question: Question) -> bool:
         value = read(question)
         if value is None:
@@ -88,7 +88,7 @@ def _plain(read: Reader, matches: Test, negated: bool, *, if_missing: bool) -> H
 
 def _each(
     read: Reader, matches: Test, negated: bool, *, if_missing: bool, quantifier: Callable[..., bool]
-) -> Holds:
+) -> QuestionTest:
     def holds(question: Question) -> bool:
         value = read(question)
         if value is None:
@@ -99,7 +99,9 @@ def _each(
     return holds
 
 
-def _only_with_values(holds: Holds, condition: Condition, family: Family, has_variables: bool) -> Holds:
+def _only_with_values(
+    holds: QuestionTest, condition: Condition, family: Family, has_variables: bool
+) -> QuestionTest:
     if not family.takes_variables:
         return holds
     templates = [template(value, wildcards=False, variables=has_variables) for value in condition.values]

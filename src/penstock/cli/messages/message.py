@@ -118,7 +118,7 @@ def _show_received(target: Target, message: Json) -> None:
         target.out.json_line(message)
         return
     listed = as_listed(message)
-    target.out.record(
+    target.out.facts(
         [
             ("id", listed["id"]),
             ("sent", shown_time(listed["sent_at"], target.out)),

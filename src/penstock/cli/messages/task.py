@@ -118,7 +118,7 @@ def cancel(target: Target, queue: str, id: str) -> None:
 def _show(target: Target, task: Json) -> None:
     conditions = ", ".join(f"{name} {value}" for name, value in (task.get("filter") or {}).items())
     ended = task.get("ended_at")
-    target.out.record(
+    target.out.facts(
         [
             ("id", task["id"]),
             ("operation", f"{task['operation']} of {task['queue']}"),

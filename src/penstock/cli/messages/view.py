@@ -38,7 +38,7 @@ def show_messages(out: Output, messages: Sequence[Json]) -> None:
 def show_message(out: Output, message: Json) -> None:
     """Every fact that is known of it, then the body as it is."""
     holder, failure = message.get("holder"), message.get("failure")
-    out.record(
+    out.facts(
         [
             ("id", message["id"]),
             ("state", message["state"].replace("_", " ")),

@@ -142,8 +142,8 @@ def set_(
         changed = {"name": queue_name(queue), "attributes": attributes, "tags": tags, "untagged": list(untag)}
         target.out.json(changed)
     else:
-        target.out.record([(name, value or "removed") for name, value in attributes.items()])
-        target.out.record(
+        target.out.facts([(name, value or "removed") for name, value in attributes.items()])
+        target.out.facts(
             [(f"tag {key}", value) for key, value in (tags | dict.fromkeys(untag, "removed")).items()]
         )
 

@@ -205,7 +205,7 @@ def _print_summary(out: Output, facts: Json) -> None:
     rates = None
     if "sent_rate" in facts:
         rates = ", ".join(f"{facts[f'{what}_rate']:.1f} {what}" for what in ("sent", "received", "deleted"))
-    out.record(
+    out.facts(
         [
             ("Queue", f"{facts['name']} ({facts['kind']})"),
             ("URL", facts["url"]),
@@ -236,7 +236,7 @@ def _readable_attributes(attributes: dict[str, str]) -> Iterable[tuple[str, str]
 def _print_section(out: Output, title: str, pairs: Iterable[tuple[str, str]]) -> None:
     if pairs := list(pairs):
         out.line(f"\n{title}", bold=True)
-        out.record(pairs)
+        out.facts(pairs)
 
 
 def _indented(document: str) -> str:

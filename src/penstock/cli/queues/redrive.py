@@ -158,7 +158,7 @@ def show(target: Target, queue: str, wait: bool) -> None:
         target.out.json(shown)
         return
     total = shown.get("total")
-    target.out.record(
+    target.out.facts(
         [
             ("queue", shown["queue"]),
             ("to", shown.get("to", "the queues that each came from")),

@@ -48,7 +48,7 @@ def scale(target: Target, queue: str, latency: float, per_worker: int, workers: 
         target.out.json(found)
         return
     processing_s = found.get("processing_time_s")
-    target.out.record(
+    target.out.facts(
         [
             ("Queue", found["queue"]),
             ("Messages", f"{found['backlog']} visible, {found['in_flight']} in flight"),

@@ -217,7 +217,7 @@ def show(config: Config, out: Output, keyring: Keyring, key: str) -> None:
     rows += [("alias", alias) for alias in found.aliases]
     rows += [("state", "enabled" if found.enabled else "disabled")]
     rows += [("version", f"{each.number}, created {_day(each.created_ms)}") for each in found.versions]
-    out.record(rows)
+    out.facts(rows)
 
 
 @command.command("rotate")

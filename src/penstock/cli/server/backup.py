@@ -73,7 +73,7 @@ def show(out: Output, contents: BackupContents, verdict: str) -> None:
         out.json(msgspec.to_builtins(contents))
         return
     out.line(verdict)
-    out.record(
+    out.facts(
         (
             ("created", contents.created),
             ("version", contents.version),

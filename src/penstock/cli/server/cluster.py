@@ -115,7 +115,7 @@ def show(node: str, as_json: bool, **flags: Any) -> None:
     if as_json:
         out.json({**facts, "placed": placed})
         return
-    out.record(
+    out.facts(
         [
             ("node", node),
             ("state", facts["state"]),

@@ -1,4 +1,4 @@
-"""What became of messages: the records behind the assertions stay within their bounds."""
+"""What became of messages: the messages behind the assertions stay within their bounds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from penstock.client import SyncClient
 from penstock.testing import Broker
-from penstock.testing.records import MessageRecords
+from penstock.testing.known_messages import KnownMessages
 
 
 @pytest.fixture
@@ -23,18 +23,18 @@ def client(broker: Broker) -> Iterator[SyncClient]:
         yield client
 
 
-def bound(broker: Broker, records: int, size: int = 10**9) -> MessageRecords:
-    found = broker._server.records
-    found._records_max, found._bytes_max = records, size
+def bound(broker: Broker, messages: int, size: int = 10**9) -> KnownMessages:
+    found = broker._server.known
+    found._messages_max, found._bytes_max = messages, size
     return found
 
 
-def test_the_oldest_records_are_forgotten_and_that_is_said(broker: Broker, client: SyncClient) -> None:
-    records = bound(broker, 5)
+def test_the_oldest_messages_are_forgotten_and_that_is_said(broker: Broker, client: SyncClient) -> None:
+    known = bound(broker, 5)
     queue = client.create_queue("orders")
     for n in range(8):
         client.send_message(queue, str(n))
-    assert len(records._in_order) == 5
+    assert len(known._in_order) == 5
     assert len(broker.messages("orders")) == 8
     broker.assert_sent("orders", "7")
     broker.assert_sent("orders", "0")  # it is still in the queue
@@ -47,26 +47,26 @@ def test_the_oldest_records_are_forgotten_and_that_is_said(broker: Broker, clien
             check()
     client.delete_message(queue, client.receive_message(queue)[0].receipt_handle)
     assert len(broker.messages("orders")) == 7
-    assert len(records._in_order) <= 5
+    assert len(known._in_order) <= 5
 
 
 def test_large_bodies_are_forgotten_earlier(broker: Broker, client: SyncClient) -> None:
-    records = bound(broker, 1000, size=10_000)
+    known = bound(broker, 1000, size=10_000)
     queue = client.create_queue("orders")
     for n in range(10):
         client.send_message(queue, f"{n}" * 3000)
-    assert records._bytes <= 10_000 and len(records._in_order) == 3
+    assert known._bytes <= 10_000 and len(known._in_order) == 3
 
 
 def test_nothing_is_left_of_a_deleted_queue(broker: Broker, client: SyncClient) -> None:
-    records = broker._server.records
+    known = broker._server.known
     for _ in range(3):
         queue = client.create_queue("orders")
         client.send_message(queue, "one")
         client.send_message(queue, "two")
         client.delete_message(queue, client.receive_message(queue)[0].receipt_handle)
         client.delete_queue(queue)
-    assert (records._bytes, len(records._in_order), records._queue_of, records._queues) == (0, 0, {}, {})
+    assert (known._bytes, len(known._in_order), known._queue_of, known._queues) == (0, 0, {}, {})
 
 
 def test_an_edited_message_has_its_new_body(broker: Broker, client: SyncClient) -> None:
