@@ -94,12 +94,12 @@ class Deliveries:
         self._running.add_done_callback(ended)
 
     def stop_receiving(self) -> None:
-        """What was delivered stays the framework's, until it is settled."""
+        """Stop receiving. What was delivered stays with the framework until it is settled."""
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._consumer.stop(VISIBILITY_S_MAX))
 
     async def close(self) -> None:
-        """What is not settled is given back."""
+        """Stop, and give back what is not settled."""
         self.stop_receiving()
         assert self._stopping is not None
         await asyncio.sleep(0)  # nothing is delivered from here on

@@ -55,8 +55,16 @@ class TaskCall(msgspec.Struct):
 
 
 class TasksBackend(_BaseTaskBackend):
-    """``OPTIONS``: ``queue_prefix``, and parameters of :class:`~penstock.client.Client`, such as ``endpoint_url``.
-    Missing queues are created, with a dead-letter queue each."""
+    """A backend of Django's tasks whose queues are on Penstock or Amazon SQS.
+
+    ``OPTIONS`` can have ``queue_prefix``, which comes before the names of all queues, and the parameters of
+    :class:`~penstock.client.Client`. Missing queues are created, with a dead-letter queue each:
+
+        TASKS = {"default": {
+            "BACKEND": "penstock.client.adapters.django_tasks.TasksBackend",
+            "OPTIONS": {"endpoint_url": "http://localhost:9324"},
+        }}
+    """
 
     supports_defer = True
     supports_async_task = True
@@ -90,8 +98,12 @@ class TasksBackend(_BaseTaskBackend):
 
 
 def worker(alias: str = "default", **options: Any) -> Worker:
-    """Makes the worker for the queues of a backend. ``options``: parameters of Worker, such as ``concurrency`` and
-    ``retry``."""
+    """Makes the worker for the queues of a backend.
+
+    :param alias: The name of the backend in ``TASKS``; ``"default"`` by default.
+    :param options: Parameters of :class:`~penstock.client.Worker`, such as ``concurrency`` and ``retry``.
+    :returns: The worker, which ``penstock worker`` can run.
+    """
     backend = _tasks.task_backends[alias]
     app = Worker(
         client=Client(**backend.client_options),
@@ -154,7 +166,7 @@ def _result(task: Any, call: TaskCall, alias: str) -> Any:
 
 
 def _set(result: Any, **values: Any) -> None:
-    """Results are frozen for everyone but backends."""
+    """Set fields of a result, which is frozen for everyone but backends."""
     for name, value in values.items():
         object.__setattr__(result, name, value)
 

@@ -36,13 +36,22 @@ _log = logging.getLogger(__name__)
 
 
 class DramatiqBroker(Broker):
-    """``queue_prefix`` is before the names of all queues. Missing queues are created, with a dead-letter queue each.
+    """A Dramatiq broker whose queues are on Penstock or Amazon SQS.
 
-    ``client_options``: parameters of :class:`~penstock.client.Client`, such as ``endpoint_url``."""
+    Missing queues are created, with a dead-letter queue each:
+
+        dramatiq.set_broker(DramatiqBroker(endpoint_url="http://localhost:9324"))
+    """
 
     def __init__(
         self, *, queue_prefix: str = "", middleware: list[Middleware] | None = None, **client_options: Any
     ) -> None:
+        """Prepare a broker; nothing is connected yet.
+
+        :param queue_prefix: Comes before the names of all queues; empty by default.
+        :param middleware: Middleware of Dramatiq. None (the default): that which Dramatiq uses by default.
+        :param client_options: Parameters of :class:`~penstock.client.SyncClient`, such as ``endpoint_url``.
+        """
         super().__init__(middleware)
         self._prefix = queue_prefix
         self._client_options = client_options

@@ -289,9 +289,15 @@ class QueueBrokerConfig(BrokerConfig):
 
 
 class FastStreamBroker(BrokerUsecase[Received, Client, QueueBrokerConfig]):
-    """Missing queues are created, with a dead-letter queue each.
+    """A FastStream broker whose subscribers and publishers use queues of Penstock or Amazon SQS.
 
-    ``client_options``: parameters of :class:`~penstock.client.Client`, such as ``endpoint_url``."""
+    Missing queues are created, with a dead-letter queue each:
+
+        broker = FastStreamBroker(endpoint_url="http://localhost:9324")
+
+        @broker.subscriber("orders")
+        async def handle(order: Order) -> None: ...
+    """
 
     _connection: Client | None
 
@@ -307,7 +313,19 @@ class FastStreamBroker(BrokerUsecase[Received, Client, QueueBrokerConfig]):
         logger: Any = EMPTY,
         **client_options: Any,
     ) -> None:
-        """``graceful_timeout``: at a stop, seconds for handlers to end. Then their messages are given back."""
+        """Prepare a broker; nothing is connected yet.
+
+        :param middlewares: Middleware of FastStream, around all subscribers and publishers. By default, none.
+        :param dependencies: Dependencies of all subscribers. By default, none.
+        :param routers: Routers to include. By default, none.
+        :param ack_policy: When messages are acknowledged, unless a subscriber says otherwise. By default that of
+            FastStream.
+        :param graceful_timeout: At a stop, how many seconds handlers have to end; 15 by default. Then their messages
+            are given back.
+        :param apply_types: Whether arguments of handlers are validated and converted by their types; True by default.
+        :param logger: The logger of the broker; None logs nothing. By default that of FastStream.
+        :param client_options: Parameters of :class:`~penstock.client.Client`, such as ``endpoint_url``.
+        """
         self._client_options = client_options
         queues = UsedQueues(client_options)
         types = FastDependsConfig(use_fastdepends=apply_types, context=ContextRepo())
@@ -406,7 +424,7 @@ class FastStreamBroker(BrokerUsecase[Received, Client, QueueBrokerConfig]):
 
 class _LoggerStorage(DefaultLoggerStorage):
     def register_subscriber(self, params: dict[str, Any]) -> None:
-        """The width of its name does not matter."""
+        """Does nothing: log columns are not aligned to the names of subscribers."""
 
     def get_logger(self, *, context: ContextRepo) -> Any:
         if (found := self._get_logger_ref()) is None:

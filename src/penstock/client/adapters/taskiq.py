@@ -24,11 +24,15 @@ with needs("taskiq"):
 
 
 class TaskiqBroker(AsyncBroker):
-    """Tasks go to one queue, unless their label ``queue`` names another. Missing queues are created, with a
-    dead-letter queue each.
+    """A taskiq broker whose tasks go to a queue of Penstock or Amazon SQS.
 
-    ``held_max``: how many messages a worker holds at most; ``--max-async-tasks`` of the worker, or a little more.
-    ``client_options``: parameters of :class:`~penstock.client.Client`, such as ``endpoint_url``."""
+    The label ``queue`` of a task names another queue. Missing queues are created, with a dead-letter queue each:
+
+        broker = TaskiqBroker(endpoint_url="http://localhost:9324")
+
+        @broker.task(queue="mails")
+        async def send(address: str) -> None: ...
+    """
 
     def __init__(
         self,
@@ -38,6 +42,14 @@ class TaskiqBroker(AsyncBroker):
         result_backend: AsyncResultBackend[Any] | None = None,
         **client_options: Any,
     ) -> None:
+        """Prepare a broker; nothing is connected yet.
+
+        :param queue: The queue of tasks without the label; ``"taskiq"`` by default.
+        :param held_max: How many messages a worker has at most; 100 by default. Use ``--max-async-tasks`` of the
+            worker, or a little more.
+        :param result_backend: Where taskiq keeps results. None (the default): they are dropped.
+        :param client_options: Parameters of :class:`~penstock.client.Client`, such as ``endpoint_url``.
+        """
         super().__init__(result_backend)
         self._queue = queue
         self._held_max = held_max

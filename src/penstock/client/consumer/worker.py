@@ -41,7 +41,8 @@ class Registered(NamedTuple):
 
 
 class Worker:
-    """An application of handlers, each for one queue. ``penstock worker`` runs it, or :meth:`run`.
+    """The handlers of an application, each for one queue. ``penstock worker`` runs them, or :meth:`run`: the process
+    that does is a worker.
 
     For example:
 
