@@ -29,7 +29,7 @@ def real_utc() -> datetime:
     return datetime.fromtimestamp(real_s(), UTC)
 
 
-# On Linux the monotonic clock stands still while the machine is suspended; leases run out all the same.
+# On Linux the monotonic clock stands still while the machine is suspended; rows of nodes expire all the same.
 _BOOT_CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 

@@ -194,7 +194,7 @@ class Job(Generic[T]):
         self._timer = runtime.at(due_ms, lambda: run_detached(self._extend()))
 
     def stop_extending(self) -> None:
-        """The try has ended."""
+        """Stop, because the try has ended."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -371,7 +371,7 @@ class MetricLog:
 
 
 def _next_hour_s(wall_ms: int) -> int:
-    """When the first hour begins of which nothing is before this time."""
+    """Returns when the first hour begins that starts at this time or later."""
     return -(-wall_ms // HOUR) * HOUR_S
 
 

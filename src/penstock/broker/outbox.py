@@ -102,7 +102,7 @@ class FirstDeparture(Departure, frozen=True, array_like=True):
 
 
 class OnTheWay(msgspec.Struct, frozen=True, array_like=True):
-    """What messages of services for other shards an account has in the outbox of this one."""
+    """How many messages of services an account has in the outbox of a shard, for all other shards."""
 
     messages: int = 0
     bytes: int = 0

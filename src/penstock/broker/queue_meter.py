@@ -147,7 +147,7 @@ class _Level:
         self._area = 0
 
     def look(self, level: int, held_s: int) -> None:
-        """``held_s``: since the look before."""
+        """``held_s``: seconds since the previous look."""
         self._area += held_s * self._last
         self._last = level
         if level < self._low:
@@ -156,7 +156,7 @@ class _Level:
             self._high = level
 
     def gauge(self, seconds: int, rest_s: int) -> Gauge:
-        """``rest_s``: since the last look."""
+        """``rest_s``: seconds from the last look to the end of the period."""
         area = self._area + rest_s * self._last
         return self._low if self._low == self._high else (self._low, self._high, area / seconds)
 

@@ -394,6 +394,6 @@ def _one_queue(
 async def _oldest(
     partition: Partition, queues: Iterable[LiveQueue], usage: Mapping[int, Usage]
 ) -> dict[LiveQueue, int]:
-    """When the oldest message of each queue came that holds any."""
+    """Returns when the oldest message of each queue came, for queues that are not empty."""
     not_empty = [queue for queue in queues if usage.get(queue.id, _NOTHING).messages]
     return await partition.figures.oldest(not_empty)

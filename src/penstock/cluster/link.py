@@ -118,7 +118,8 @@ class Link:
         return sent
 
     def _taken(self, number: int) -> None:
-        """Many clients may wait for long, each with a large request: those that have arrived do not count."""
+        """The peer has received a call. From now on only its frame counts, because many clients may wait for long,
+        each with a large request."""
         sent = self._calls.get(number)
         if sent is None:
             raise FrameError("a call that was not sent is taken")

@@ -129,7 +129,8 @@ def _rounded(sketch: Sketch) -> Sketch:
 
 
 def _bounded(sketch: Sketch) -> Sketch:
-    """The smallest values count as one: of a distribution as wide as this, only the large ones matter."""
+    """Bounds the size of a sketch by merging its smallest values: in a distribution as wide as this, only the large
+    ones matter."""
     if len(sketch) <= _EXACT_MAX:
         return sketch
     sketch = _rounded(sketch)

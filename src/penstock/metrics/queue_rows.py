@@ -325,7 +325,7 @@ def points_of(
 
 
 SHORT_HELD_S = 2 * MINUTE_S
-"""How long before a time the rows begin that tell which values are held at it: the minute before it, and its own."""
+"""Rows are read from this long before a time, to know which values are held then: its minute and the previous one."""
 
 
 def short_points(

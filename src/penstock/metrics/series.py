@@ -157,7 +157,8 @@ _EXACT_MAX = 2.0**53
 
 
 class StoredBucket(msgspec.Struct, array_like=True, omit_defaults=True):
-    """What follows from the rest is left out: most buckets are one small number, how many ones."""
+    """A bucket as it is stored, without fields that follow from others: most buckets hold one small value, or the
+    value 1 many times."""
 
     count: float
     min: float = 1

@@ -11,7 +11,7 @@ from penstock.names import QueueName
 
 
 class Redrive(msgspec.Struct, frozen=True):
-    """Where a message goes that was received ``receives_max`` times and came back."""
+    """The dead-letter queue, and how often a message may be received before it goes there."""
 
     target: QueueName
     receives_max: int

@@ -398,7 +398,8 @@ class Console:
         return await self._ask(request, asker, "GET", target, {}, b"", service)
 
     def _client_of(self, request: PageRequest) -> str:
-        """Users behind one proxy are many; the addresses of an IPv6 network are one."""
+        """Returns whose attempts are counted together: users behind a proxy are told apart, and addresses of one IPv6
+        network are not."""
         return network_of(self._origins.source_ip(request))
 
 

@@ -249,7 +249,7 @@ class Changes:
     def edit(self, row: EntryRow, entry: MessageEntry, content: bytes | None = None) -> None:
         """The message that was read as ``row`` is ``entry`` from now on, under the next version.
 
-        ``content``: another one than it has; then ``entry`` gets its size."""
+        ``content``: the new content, if it changes; ``entry`` then gets its size."""
         self.update(row.queue, entry)
         self.replace(row._replace(group=entry.group), content, row.version + 1)
         if content is not None:

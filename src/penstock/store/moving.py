@@ -58,7 +58,7 @@ def by_home(to: Relocation, record: StoredRecord) -> MovedRecords:
 
 
 def by_queue(queue_of: Callable[[StoredRecord], QueueName]) -> Move:
-    """The record goes where the queue goes that it is about."""
+    """The record goes to the shard of the queue that it is about."""
     return lambda to, record: [(shard_of(queue_of(record), to.shards), record)]
 
 

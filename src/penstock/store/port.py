@@ -181,8 +181,8 @@ class Store(Protocol):
         """The sends a queue still remembers, oldest first: those with a seq beyond ``after``."""
 
     def usage(self, queue: int | None = None) -> dict[int, Usage]:
-        """Returns what each queue holds that holds something, or one queue. This is written with every commit, and
-        never counted."""
+        """Returns how much each queue that is not empty holds, or only one queue. Every commit updates these figures,
+        so that nothing is counted here."""
 
     def maintain(self, rows_max: int) -> bool:
         """Do a bounded piece of housekeeping, such as removing void rows; True if there is more. No append runs at

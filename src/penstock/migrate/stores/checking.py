@@ -169,7 +169,7 @@ class StoreCheck:
         return sums
 
     def _compared(self, row: EntryRow, *, raised: bool) -> bytes:
-        """What of a content must be the same in both stores: if it was encrypted again, only what it says."""
+        """Returns what of a content must be equal in both stores: the plain text, if it was encrypted again."""
         content = row.content or b""
         return self._contents.plain(row.seq, content) if raised else content
 

@@ -191,7 +191,7 @@ def _identity_type(principal: Principal) -> str:
 
 
 def _parameters(event: AuditEvent) -> tuple[Mapping[str, Any] | None, int | None]:
-    """What is written of them and, if that is not everything, their full size."""
+    """Returns the parameters as they are written and, if they were shortened, their full size."""
     if event.parameters is None:
         return None, None
     capped = event.capped_outcome is not None

@@ -30,7 +30,7 @@ _DOCUMENTS = ("Policy", "RedrivePolicy", "RedriveAllowPolicy")
 
 
 class DeclaredQueueError(Exception):
-    """One line. ``unknown`` and ``known`` allow to suggest the nearest name."""
+    """The message is one line. With ``unknown`` and ``known`` the caller can suggest the nearest name."""
 
     def __init__(self, message: str, unknown: str = "", known: Iterable[str] = ()) -> None:
         super().__init__(message)

@@ -116,7 +116,7 @@ async def set_alarm_state(cw: CloudWatch, request: SetAlarmStateRequest, call: C
 
 
 async def _settle(home: ShardMonitoring, space: Space) -> None:
-    """The change is durable, and what follows from it is decided."""
+    """Wait until the change is durable and what follows from it is decided."""
     settled = home.shard.settled()
     await home.alarms.follow(space)
     await settled

@@ -48,8 +48,8 @@ _DEFAULTS = {
 }  # fmt: skip
 _CONFLICTS = ("40001", "40P01")  # serialization failure, deadlock: nothing was done, and trying again helps
 _AWAY = ("08", "57P", "25006", "53300", "40003")
-"""The connection broke, the server stops or starts, it is a standby, it has no connection left; or it does not know
-itself whether a statement was completed."""
+"""The codes of a server that is away: the connection broke, the server stops or starts, is a standby or has no
+connection left, or does not know whether a statement was completed."""
 _DATA = ("22", "23", "54000")  # a value is invalid, a constraint is violated, a row is too large for an index
 
 

@@ -24,7 +24,7 @@ _WORDS = 1 << 32
 
 
 class LostCommits(NamedTuple):
-    """What lies in the log behind what SQLite takes for its end."""
+    """What the log contains after the point that SQLite takes for its end."""
 
     commits: int
     # Whether something was written after the first commit there. A single one may have been cut off by a power
