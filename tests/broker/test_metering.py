@@ -560,6 +560,60 @@ def test_the_age_in_short_periods_is_that_of_their_time(metered: World, messages
         assert all(found[at_s] == pytest.approx(expected[at_s], abs=1) for at_s in list(found)[:4])
 
 
+def test_the_age_follows_the_oldest_of_many_messages_within_the_minute(metered: World) -> None:
+    metered.create("q")
+    metered.send("q", "old")
+    metered.advance(3 * MINUTE + 2 * SECOND)
+    (old,) = metered.receive("q", visibility_ms=HOUR)
+    metered.send_all("q", *["x"] * 400)
+    metered.advance(3 * SECOND)
+    metered.delete("q", old)
+    metered.advance(35 * SECOND)
+    assert age(metered, "q") == 38
+    found = sums_of_max(metered, "oldest_age", start_s=START_S + 180, end_s=START_S + 220)
+    assert found == {180: 185, 190: 18, 200: 28, 210: 38}
+
+
+def test_many_messages_in_a_queue_that_was_empty_have_an_age_within_the_minute(metered: World) -> None:
+    metered.create("q")
+    metered.send("q", "x")
+    metered.advance(2 * MINUTE)
+    metered.delete("q", *metered.receive("q"))
+    metered.advance(5 * SECOND)
+    metered.send_all("q", *["x"] * 300)
+    metered.advance(30 * SECOND)
+    found = sums_of_max(metered, "oldest_age", start_s=START_S + 130, end_s=START_S + 150)
+    assert found == {130: 15, 140: 25}
+
+
+def test_the_oldest_of_many_messages_is_read_only_when_it_is_gone(
+    metered: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change in more queues than a second's reads are for has them wait for their turn."""
+    names = [f"q{number}" for number in range(30)]
+    for name in names:
+        metered.create(name)
+        metered.send_all(name, *["x"] * 300)
+    metered.advance(5 * SECOND)
+    read: list[int] = []
+    select = metered.store.select
+
+    def counted(which: Selection, *more: Any, **options: Any) -> list[EntryRow]:
+        read.append(which.queue)
+        return select(which, *more, **options)
+
+    monkeypatch.setattr(metered.store, "select", counted)
+    metered.advance(10 * SECOND)
+    assert read == [], "their oldest messages are in memory"
+    for name in names:
+        metered.delete(name, *metered.receive(name))
+    reads: list[int] = []
+    for _ in range(3):
+        metered.advance(SECOND)
+        reads.append(len(read) - sum(reads))
+    assert (reads, len(set(read))) == ([20, 10, 0], 30)
+
+
 def sums_of_max(world: World, metric: str, **times: int) -> dict[int, float]:
     """The maxima of periods of ten seconds, by their seconds since the start."""
     return {at_s - START_S: bucket.max for at_s, bucket in points(world, "q", metric, period_s=10, **times)}

@@ -72,6 +72,7 @@ _ROWS_MIN, _ROWS_MAX = 10, 60  # of a queue, before they are stored as a chunk
 _CHUNK_MINUTES = 60  # from one chunk of a queue to the next
 _UNWRITTEN_MAX = 60  # minutes
 _QUEUES_PER_TURN = 100
+_OLDEST_READ_MAX = 20  # queues whose oldest message is read from the store in a second
 _SWEEPS = 24  # until every queue was swept, once an hour
 
 
@@ -91,6 +92,7 @@ class Metering(Part):
         self._meters: dict[LiveQueue, QueueMeter] = {}
         self._awake: dict[LiveQueue, None] = {}
         self._used: dict[LiveQueue, None] = {}  # in this second, of those that are not awake
+        self._to_find: dict[LiveQueue, None] = {}  # their oldest message is not known, in the order of their turn
         self._offset_ms = wall_offset(shard.clock)
         self._tick: Timer | None = None
         self._round: Timer | None = None
@@ -130,8 +132,8 @@ class Metering(Part):
         """The queue does not exist any more."""
         self._meters.pop(queue).forget()
         self._log.leave(queue.id)
-        self._awake.pop(queue, None)
-        self._used.pop(queue, None)
+        for queues in (self._awake, self._used, self._to_find):
+            queues.pop(queue, None)
 
     def queue_deleted(self, queue: LiveQueue) -> None:
         self._log.forget([queue.id])
@@ -174,18 +176,50 @@ class Metering(Part):
     def _look_at_awake(self) -> None:
         self._tick = None
         self._offset_ms = wall_offset(self._shard.clock)
-        run_detached(self._turns.run(self._looks_at_awake()))
+        run_detached(self._look_at_used())
 
-    def _looks_at_awake(self) -> Steps[None]:
+    async def _look_at_used(self) -> None:
         self._figures.note_numbers()
         looked_at, self._used = self._awake | self._used, {}
+        await self._find_oldest(looked_at)
+        await self._turns.run(self._looks(looked_at))
+
+    async def _find_oldest(self, queues: Iterable[LiveQueue]) -> None:
+        """Reads the oldest messages of queues that are not walked over and of which the one that was found last is
+        gone. If too many are, the others come next."""
+        for queue in queues:
+            if (meter := self._meters.get(queue)) is not None and not self._knows_oldest(queue, meter):
+                self._to_find.setdefault(queue)
+        due = [queue for queue, _ in zip(self._to_find, range(_OLDEST_READ_MAX), strict=False)]
+        for queue in due:
+            del self._to_find[queue]
+        if not due:
+            return
+        try:
+            found = await self._figures.oldest_stored(due)
+        except StoreError as error:
+            log.debug("the oldest messages of %d queues cannot be read: %s", len(due), error)
+            return
+        for queue in due:
+            if (meter := self._meters.get(queue)) is not None:
+                meter.oldest = found.get(queue)
+
+    def _knows_oldest(self, queue: LiveQueue, meter: QueueMeter) -> bool:
+        """Whether the oldest message is known without a read of the store."""
+        if is_walked(queue) or not queue.memory.loaded:
+            return True
+        return meter.oldest is not None and self._figures.is_oldest(queue, meter.oldest)
+
+    def _looks(self, looked_at: Iterable[LiveQueue]) -> Steps[None]:
         for queue in looked_at:
             now_ms, meter = self._shard.clock.now_ms(), self._meters.get(queue)
             if meter is None or self._stopped:
                 continue  # it was deleted meanwhile
             metrics = queue.metrics
             metrics.pass_time(now_ms)
-            meter.look(now_ms, levels_of(queue, now_ms), self._known_oldest_s(queue, meter))
+            levels, knows_oldest = levels_of(queue, now_ms), self._knows_oldest(queue, meter)
+            oldest_s = self._known_oldest_s(queue, meter) if knows_oldest else None
+            meter.look(now_ms, levels, oldest_s, knows_oldest=knows_oldest)
             if now_ms - metrics.used_ms > _AWAKE_MS:
                 meter.awake = False
                 self._awake.pop(queue, None)
@@ -328,10 +362,10 @@ class Metering(Part):
 
     async def _look_at(self, wanted: Mapping[LiveQueue, Set[Look]]) -> dict[LiveQueue, MinuteLooks]:
         return {
-            queue: self._looks(figures) for queue, figures in (await self._figures.figures(wanted)).items()
+            queue: self._looks_of(figures) for queue, figures in (await self._figures.figures(wanted)).items()
         }
 
-    def _looks(self, figures: QueueFigures) -> MinuteLooks:
+    def _looks_of(self, figures: QueueFigures) -> MinuteLooks:
         """The figures in the form of a row."""
         levels, noisy, groups = figures.levels, figures.noisy, None
         if noisy is not None:
@@ -350,9 +384,11 @@ class Metering(Part):
 
     def _known_oldest_s(self, queue: LiveQueue, meter: QueueMeter) -> int | None:
         """When the oldest message came; what was found last if that takes a read of the store."""
-        if not is_walked(queue):
-            return meter.last.oldest_s
-        return self._wall_s(self._figures.oldest_in_memory(queue))
+        if is_walked(queue):
+            return self._wall_s(self._figures.oldest_in_memory(queue))
+        if meter.oldest is not None and self._knows_oldest(queue, meter):
+            return self._wall_s(meter.oldest.came_ms)
+        return meter.last.oldest_s
 
     def _wall_s(self, now_ms: int | None) -> int | None:
         return None if now_ms is None else (now_ms + self._offset_ms) // SECOND

@@ -95,6 +95,13 @@ class QueueFigures(NamedTuple):
         return self.queue.metrics.per_second(self.now_ms)
 
 
+class OldestMessage(NamedTuple):
+    """A message that no other of its queue is older than, of those that count."""
+
+    seq: int
+    came_ms: int  # when it came into the queue, by the broker's clock
+
+
 class FigureReader:
     """Looks at the queues of one shard."""
 
@@ -189,29 +196,46 @@ class FigureReader:
                 unknown.append(queue)
             elif (came_ms := self.oldest_in_memory(queue)) is not None:
                 found[queue] = came_ms
+        stored = await self.oldest_stored(unknown)
+        return found | {queue: message.came_ms for queue, message in stored.items()}
+
+    async def oldest_stored(self, queues: Sequence[LiveQueue]) -> dict[LiveQueue, OldestMessage]:
+        """Returns the oldest message of each queue that has any, as the store has it and memory knows better."""
+        found: dict[LiveQueue, OldestMessage] = {}
+        unknown = list(queues)
         rows_max = 1
         while unknown and rows_max <= _PAGE_ROWS:
             now_ms = self._shard.clock.now_ms()
             which = [_kept(queue, now_ms) for queue in unknown]
             rows = await self._shard.read(partial(_first_rows, self._shard.store, which, rows_max))
             for queue in unknown:
-                came_ms = self._came_ms(queue, rows[queue.id])
-                if came_ms is not None:
-                    found[queue] = came_ms
+                row = self._first_that_counts(queue, rows[queue.id])
+                if row is not None:
+                    found[queue] = OldestMessage(row.seq, self._arrived_ms(queue, row))
             # A message that is set aside hides those behind it from the first look.
             unknown = [queue for queue in unknown if queue not in found and len(rows[queue.id]) == rows_max]
             rows_max *= _PAGE_ROWS
         return found
 
-    def _came_ms(self, queue: LiveQueue, rows: list[EntryRow]) -> int | None:
-        """Returns when the oldest of these messages that is in the queue and not set aside came."""
+    def is_oldest(self, queue: LiveQueue, message: OldestMessage) -> bool:
+        """Whether memory knows that the message which was the oldest one still is, because it is in the queue."""
+        rules = queue.rules
+        entry = rules.backlog.index.get(message.seq)
+        return (
+            entry is not None
+            and not rules.is_set_aside(entry)
+            and entry.enqueued_ms > rules.backlog.expiry_cutoff_ms(self._shard.clock.now_ms())
+        )
+
+    def _first_that_counts(self, queue: LiveQueue, rows: list[EntryRow]) -> EntryRow | None:
+        """Returns the oldest of these messages that is in the queue and not set aside."""
         rules, loaded = queue.rules, queue.memory.loaded
         for row in rows:
             entry = rules.backlog.index.get(row.seq)
             if loaded and entry is None and rules.backlog.knows(row.seq):
                 continue  # it is gone, which the store did not know yet
             if not rules.is_set_aside(row if entry is None else entry):
-                return self._arrived_ms(queue, row)
+                return row
         return None
 
     def oldest_in_memory(self, queue: LiveQueue) -> int | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain, takewhile
 from typing import NamedTuple
 
-from penstock.broker.queue_figures import Levels
+from penstock.broker.queue_figures import Levels, OldestMessage
 from penstock.broker.queue_metrics import Totals
 from penstock.limits import SECOND
 from penstock.metrics.buckets import Sketch, sketch_key
@@ -225,7 +225,7 @@ class QueueMeter:
         "_account", "_ended_minutes", "_ended_s", "_in_commit", "_in_commit_bytes", "_in_commit_from", "_levels",
         "_memory", "_minute_base", "_minute_s", "_minutes_budget", "_on_used", "_second_base", "_second_s",
         "_seconds", "_sizes", "_stored_to_s", "_unlooked", "_wall_offset_ms", "awake", "last", "minutes",
-        "minutes_bytes", "recent_from",
+        "minutes_bytes", "oldest", "recent_from",
     )  # fmt: skip
 
     def __init__(
@@ -245,6 +245,7 @@ class QueueMeter:
         self._wall_offset_ms = wall_offset_ms
         self._on_used = on_used
         self.awake = False  # whether it is looked at every second
+        self.oldest: OldestMessage | None = None  # that a read of the store found last
         self._second_s = self._minute_s = 0  # of what is being counted
         self._second_base = self._minute_base = Totals()  # before it
         self._sizes = _SizesOfMinute()
@@ -297,9 +298,11 @@ class QueueMeter:
 
     # -- looks -----------------------------------------------------------------------------------------------
 
-    def look(self, now_ms: int, found: Levels | None, oldest_s: int | None) -> None:
+    def look(
+        self, now_ms: int, found: Levels | None, oldest_s: int | None, *, knows_oldest: bool = True
+    ) -> None:
         """Take what the queue has at the end of the second before. This is called every second, after
-        :meth:`pass_time`."""
+        :meth:`pass_time`. ``knows_oldest``: False if the oldest message was not looked for."""
         ended_s = (now_ms + self._wall_offset_ms()) // SECOND - 1
         if found is not None:
             begin_s = ended_s - ended_s % MINUTE_S
@@ -309,7 +312,7 @@ class QueueMeter:
                 while len(self._levels) > _ENDED_MINUTES_MAX:
                     del self._levels[min(self._levels)]
             levels.look(ended_s + 1, found)
-            self.last = MinuteLooks(found, oldest_s, self.last.noisy)
+            self.last = MinuteLooks(found, oldest_s if knows_oldest else self.last.oldest_s, self.last.noisy)
         if self._unlooked is not None and self._unlooked[0] != ended_s:
             self._put_unlooked()
         counted, self._unlooked = self._unlooked, None
