@@ -131,6 +131,35 @@ def test_a_job_is_done_once(world: Errands) -> None:
     assert world.done == [(1, 1)]
 
 
+class Parcel(Errand):
+    content: str
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_jobs_leave_memory_when_it_is_short_and_are_done_all_the_same(ordered: bool) -> None:
+    numbers = range(300)
+    kind: JobKind[Any] = JobKind(
+        "errands", Parcel, pauses_ms=PAUSES_MS, visibility_ms=30 * SECOND, running_max=1, ordered=ordered
+    )
+    with Errands(kind) as world:
+        world.hanging[0] = Promise()
+        for number in numbers:
+            world.jobs.add(HOME, SPACE, "group" if ordered else None, Parcel(number, "x" * 5000))
+            world.run()
+        budget = world.broker.budget
+        all_bytes = budget.used
+        assert all_bytes > 300 * 5000
+        budget.bytes_max = 500_000
+        world.create("q")
+        for _ in range(5):  # the memory is relieved with commits
+            world.send("q", "x")
+            world.advance(SECOND)
+        assert budget.used < all_bytes // 2
+        world.hanging[0].resolve(None)
+        world.run()
+        assert [number for number, _ in world.done] == list(numbers)
+
+
 def test_a_job_that_fails_is_tried_again_after_each_pause_and_then_given_up(world: Errands) -> None:
     world.failures[1] = JobFailed("no answer", can_repeat=True)
     world.add(1)

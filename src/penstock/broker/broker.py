@@ -10,6 +10,7 @@ Every method runs on the loop, decides without waiting, and awaits only what its
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from itertools import chain
 from typing import Any
 
 from penstock.broker.encryption import KeyGuard, NoGuard
@@ -79,7 +80,8 @@ class Broker:
         self.by_name: Mapping[QueueName, LiveQueue] = by_name  # all queues of owned shards
         self.owned_shards = OwnedShards(self.partition, shards)
         self._others = others(self.owned_shards)
-        relief = MemoryRelief(self.budget, by_name)
+        self._partitions: dict[int, Partition] = {}
+        relief = MemoryRelief(self.budget, lambda: chain(*(each.catalogue for each in self.partitions)))
         self._shared = Shared(
             by_name=by_name,
             budget=self.budget,
@@ -101,7 +103,6 @@ class Broker:
         ]  # fmt: skip
         """What other processes may ask about the shards of this one."""
         self._part_factories: list[PartFactory] = []
-        self._partitions: dict[int, Partition] = {}
         self._closing: dict[int, Partition] = {}  # make their last changes durable
 
     # -- shards ----------------------------------------------------------------------------------------------

@@ -92,7 +92,9 @@ class Metering(Part):
         self._meters: dict[LiveQueue, QueueMeter] = {}
         self._awake: dict[LiveQueue, None] = {}
         self._used: dict[LiveQueue, None] = {}  # in this second, of those that are not awake
-        self._to_find: dict[LiveQueue, None] = {}  # their oldest message is not known, in the order of their turn
+        self._to_find: dict[
+            LiveQueue, None
+        ] = {}  # their oldest message is not known, in the order of their turn
         self._offset_ms = wall_offset(shard.clock)
         self._tick: Timer | None = None
         self._round: Timer | None = None

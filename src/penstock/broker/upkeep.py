@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from penstock.broker.catalogue import Catalogue
@@ -17,7 +17,6 @@ from penstock.broker.shard import Commit, Shard
 from penstock.clock import iso_time, wall_offset
 from penstock.errors import StoreError
 from penstock.limits import MINUTE, SECOND
-from penstock.names import QueueName
 from penstock.promise import Promise, run_detached
 from penstock.queues.backlog import Budget, ExpiryPause
 from penstock.store.port import Selection
@@ -31,7 +30,8 @@ _TRIMMED_PER_COMMIT = 16
 class MemoryRelief:
     """Keeps the memory of all queues, of whichever shard, within the budget of the process."""
 
-    def __init__(self, budget: Budget, queues: Mapping[QueueName, LiveQueue]) -> None:
+    def __init__(self, budget: Budget, queues: Callable[[], Iterable[LiveQueue]]) -> None:
+        """``queues`` returns all queues of the process, with the internal ones."""
         self._budget = budget
         self._queues = queues
         self._to_trim: Iterator[LiveQueue] = iter(())
@@ -50,7 +50,7 @@ class MemoryRelief:
             if queue is None:
                 if self._trimmed_all:
                     self._no_relief_bytes = budget.used * 21 // 20
-                self._to_trim, self._trimmed_all = iter(list(self._queues.values())), not self._trimmed_all
+                self._to_trim, self._trimmed_all = iter(list(self._queues())), not self._trimmed_all
                 return
             if queue.memory.loaded:
                 queue.rules.trim(queue.shard.changes.durable)
