@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from broker.encrypted_world import KMS, EncryptedWorld
 from penstock.broker.bulk_tasks import BULK_TASKS, TARGET_MISSING, BulkTaskRecord, DryRun
 from penstock.broker.operations import Operation
+from penstock.broker.outbox import OUTBOX
 from penstock.broker.summaries import TaskPlace, TasksQuestion
 from penstock.errors import (
     FilterInvalid,
@@ -621,7 +622,7 @@ def test_a_task_waits_for_its_own_messages_after_a_restart() -> None:
         target.create(away)
         fill(source, here, SENT)
         cluster.network.faults.extend(["request lost"] * 1000)
-        begin(source, here, Operation.MOVE, away, rate=10)
+        begin(source, here, Operation.MOVE, away)
         cluster.advance(10 * SECOND)
         source.crash()
         cluster.advance(10 * SECOND)
@@ -630,6 +631,29 @@ def test_a_task_waits_for_its_own_messages_after_a_restart() -> None:
         cluster.network.faults.clear()
         cluster.advance(10 * SECOND)
         assert (latest(source, here).status, bodies(target, away)) == ("completed", SENT)
+
+
+def test_a_task_sends_no_more_until_its_last_messages_have_arrived() -> None:
+    """Messages of others take the same way, and would come behind thousands of its own."""
+    with Cluster() as cluster:
+        here, away = cluster.name("here", 0, ""), cluster.name("away", 2, "")
+        dead = cluster.name("dead", 0, "")
+        source = cluster.node(here)
+        cluster.node(away).create(away)
+        for queue in (here, dead):
+            fill(source, queue, [f"m{n}" for n in range(1000)])
+        fill(source, cluster.name("work", 0, ""), [], dead_letters=(dead, 1))
+        cluster.network.faults.extend(["request lost"] * 1000)
+        begin(source, here, Operation.MOVE, away)
+        redrive = source.broker.partition(0).moves.begin(source.queue(dead), name_of(away), None)
+        source.start(redrive)
+        cluster.advance(MINUTE)
+        on_the_way = source.store.usage(OUTBOX)[OUTBOX].messages
+        assert 0 < on_the_way <= 200 + 100, "one chunk of each"
+        cluster.network.faults.clear()
+        cluster.advance(MINUTE)
+        assert cluster.node(away).counts(away)[0] == 2000
+        assert latest(source, here).status == "completed"
 
 
 def test_a_task_of_an_earlier_version_waits_for_all_shards() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, get_args
 
+import msgspec
 import pytest
 
 from broker.encrypted_world import KMS, OTHER, EncryptedWorld
@@ -21,9 +22,11 @@ from penstock.errors import (
     Unreachable,
 )
 from penstock.limits import HOUR, MINUTE, Limits
+from penstock.queues.filters import MessageFilter
 from penstock.queues.messages import Received
 from penstock.store.port import LAST, Selection
 from support.cluster import Cluster, Fault, Node
+from support.shards import ShardsWorld
 from support.world import ROOMY, SECOND, World, name_of
 
 KINDS = pytest.mark.parametrize("kind", ["", ".fifo"], ids=["standard", "fifo"])
@@ -231,6 +234,24 @@ def test_a_copy_is_within_the_quota() -> None:
         assert [type(outcome) for outcome in outcomes] == [type(None), QuotaReached]
         world.create("other")
         assert apply(world, "q", seqs_of(world, "q"), "move", "other") == [None] * 3
+
+
+def test_copies_for_another_shard_are_within_the_quota() -> None:
+    with ShardsWorld(msgspec.structs.replace(ROOMY, quota_messages=100)) as world:
+        here, there = world.name("here", 0), world.name("there", 1)
+        world.create(here)
+        world.create(there)
+        world.send_all(here, *[f"m{n}" for n in range(90)])
+        queue = world.queue(here)
+        world.do(
+            world.broker.partition_of(queue).bulk_tasks.begin(
+                queue, Operation.COPY, name_of(there), MessageFilter()
+            )
+        )
+        world.advance(MINUTE)
+        assert (world.counts(here)[0], world.counts(there)[0]) == (90, 10)
+        (task,) = world.broker.partition_of(queue).bulk_tasks.of(queue)
+        assert (task.done, sum(task.cannot.values())) == (10, 80)
 
 
 # -- encryption ----------------------------------------------------------------------------------------------

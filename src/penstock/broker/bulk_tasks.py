@@ -319,6 +319,8 @@ class BulkTasks(Part):
             else:
                 self._end(task, queue, TaskStatus.COMPLETED)
             return
+        if not await self._delivery.has_room(task.departures):
+            return
         whole = not task.filter_cut or self._tasks.scope(task.id) is not None
         assert whole, "the filter of a running task is stored"
         begun_ms = shard.clock.now_ms()

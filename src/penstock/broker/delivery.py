@@ -251,7 +251,12 @@ class QueueDelivery:
     def check_quota(self, cause: Cause, to: Destination, content: bytes) -> None:
         """Raises QuotaReached if the account cannot have one more message of this cause."""
         if RULES[cause].is_limited and self._quotas.bounds_messages:
-            self._quotas.check(to.name.account, 1, len(content))
+            messages, size = 1, len(content)
+            if to.queue is None:
+                assert self._outbox is not None
+                on_the_way = self._outbox.on_the_way(to.name.account)
+                messages, size = messages + on_the_way.messages, size + on_the_way.bytes
+            self._quotas.check(to.name.account, messages, size)
 
     def copy(
         self,
@@ -267,7 +272,8 @@ class QueueDelivery:
         copy = moved_message(entry_of(row), content, number, id, to.settings, now_ms, shard.clock.wall_ms())
         if to.queue is None:
             assert self._outbox is not None
-            return self._outbox.add(copy, Cause.COPY, [QueueTarget(to.name)], source.name.name, task)
+            targets, account = [QueueTarget(to.name)], to.name.account
+            return self._outbox.add(copy, Cause.COPY, targets, source.name.name, task, account=account)
         self._join(to.queue, copy)
         self._note(number, Cause.COPY, source.name.name)
         return Departed(number, None)
@@ -301,6 +307,11 @@ class QueueDelivery:
         """Whether messages that left durably are on their way. ``departures``: the position of the last one for each
         other shard. ``anywhere``: a position for which the shard is not known."""
         return self._outbox is not None and self._outbox.is_pending(departures, anywhere)
+
+    async def has_room(self, departures: Mapping[int, int]) -> bool:
+        """Whether what a task has sent to other shards has arrived. If it has not, this waits for it, for up to a
+        second. A task sends nothing more before: what others send takes the same way, and would come behind it."""
+        return self._outbox is None or await self._outbox.have_arrived(departures)
 
     def on_returned(self, notify: Callable[[str, str], None]) -> None:
         """Call back for each message of a task that a queue of another shard refuses, with the task's id and the name

@@ -255,6 +255,8 @@ class MoveTasks(Part):
             # A move needs space, and a refused commit would fail other requests too.
             await self._shard.pause(SECOND)
             return
+        if not await self._delivery.has_room(task.departures):
+            return
         await source.memory.load()
         chunk = min(_CHUNK_MAX, max(1, (task.rate or self._shard.limits.move_rate_max) // _CHUNKS_PER_SECOND))
         if task.moves_max is not None:

@@ -92,7 +92,7 @@ class Departure(msgspec.Struct, frozen=True, array_like=True):
     task: str | None = None  # the move task or the bulk task that moves it
     service: str | None = None  # which service is asked if it is refused
     is_last: bool = True  # False: a later departure has more targets of the same row
-    account: str = ""  # whose quota bounds what is on its way, if it is a message of a service
+    account: str = ""  # whose quota bounds what is on its way, if it is a new message
     delay_ms: int | None = None  # of its own, from the time of the row on
 
 
@@ -102,7 +102,8 @@ class FirstDeparture(Departure, frozen=True, array_like=True):
 
 
 class OnTheWay(msgspec.Struct, frozen=True, array_like=True):
-    """How many messages of services an account has in the outbox of a shard, for all other shards."""
+    """How many new messages an account has in the outbox of a shard, for all other shards: those of services, and
+    copies."""
 
     messages: int = 0
     bytes: int = 0
@@ -348,6 +349,17 @@ class Outbox(Part):
             for target, route in self._routes.items()
         )
 
+    async def have_arrived(self, departures: Mapping[int, int]) -> bool:
+        """Whether the messages up to a position for each shard have arrived or were refused. If not, this waits for
+        them, for up to a second."""
+        routes = (
+            (self._routes[target], upto) for target, upto in departures.items() if target in self._routes
+        )
+        waits = [route.arrival(upto) for route, upto in routes if route.is_behind(upto)]
+        for wait in waits:
+            await wait
+        return not waits
+
     def take_back(self, leaving: Leaving, refusals: Sequence[TargetRefusal]) -> LiveQueue | None:
         """Queues do not take this message; the open commit removes it from the outbox. Returns the queue that it goes
         back to, if it does."""
@@ -388,7 +400,7 @@ class Outbox(Part):
             self._count(departure.account, -1, -row.size)
 
     def on_the_way(self, account: str) -> OnTheWay:
-        """What messages of services for other shards the account has here, with those of the open commit."""
+        """What new messages for other shards the account has here, with those of the open commit."""
         return self._on_the_way.get(account) or _NOTHING
 
     def _count(self, account: str, messages: int, size: int) -> None:
@@ -478,6 +490,10 @@ class Route:
         self._fresh, self._fresh_bytes = [], 0
 
     # -- arrivals --------------------------------------------------------------------------------------------
+
+    def is_behind(self, position: int) -> bool:
+        """Whether something up to this position has not arrived."""
+        return self.running and self._arrived < position
 
     def arrival(self, position: int) -> Promise[None]:
         """Returns a promise that is resolved when everything up to this position has arrived or was refused, or after
