@@ -239,24 +239,26 @@ def test_a_web_hook_that_answers_late_is_called_once(world: MonitoringWorld, cw:
     assert (len(world.posted), actions(cw)) == (1, [f"Successfully executed action {HOOK}"])
 
 
+@pytest.mark.parametrize("step", ["find", "prepare"])
 def test_an_action_that_has_lost_its_job_sends_nothing(
-    world: MonitoringWorld, cw: Any, monkeypatch: pytest.MonkeyPatch
+    world: MonitoringWorld, cw: Any, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
+    """It loses the job while it waits for what the queue is, or for its memory."""
     url = world.client("sqs").create_queue(QueueName="q")["QueueUrl"]
     put_alarm(cw, AlarmActions=[arn("q", "sqs")])
     delivery = world.broker.partition(alarms_home(SPACE).shard(world.shards)).delivery
-    find, found = delivery.find, Promise[None]()
+    original, may_end = getattr(delivery, step), Promise[None]()
 
-    async def find_slowly(name: Any) -> Any:
-        if not found.done:
-            await found
-        return await find(name)
+    async def slowly(*arguments: Any) -> Any:
+        if not may_end.done:
+            await may_end
+        return await original(*arguments)
 
-    monkeypatch.setattr(delivery, "find", find_slowly)
+    monkeypatch.setattr(delivery, step, slowly)
     monkeypatch.setattr(Job, "start_extending", lambda job: None)
     set_state(cw, "a", "ALARM")
     world.advance(ALARM_ACTIONS.visibility_ms)
-    found.resolve(None)
+    may_end.resolve(None)
     world.advance(MINUTE)
     assert [body["NewStateValue"] for body in bodies(world, url)] == ["ALARM"]
     assert actions(cw) == [f"Successfully executed action {arn('q', 'sqs')}"]
