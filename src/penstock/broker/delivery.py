@@ -323,7 +323,9 @@ class QueueDelivery:
 
     def on_refused(self, service: str, decide: Callable[[Refusal], None]) -> None:
         """Call back for each message of a service that a queue of another shard refuses, with the commit that takes
-        it out of the outbox open."""
+        it out of the outbox open. To deliver it elsewhere, add a job to that commit, whose handler calls
+        :meth:`deliver`: a FIFO queue whose memory is not loaded would refuse it again, and memory cannot be waited
+        for here."""
         if self._outbox is not None:
             self._outbox.on_refused(service, decide)
 
