@@ -128,6 +128,10 @@ class DecryptionFailed(PenstockError):
     """Stored data is not what was encrypted: it is damaged, was changed, or belongs to another message."""
 
 
+class ContentDamaged(PenstockError):
+    """The content of a message can be neither delivered nor moved: no key decrypts it, or it cannot be decoded."""
+
+
 class QuotaReached(PenstockError):
     """The account has reached a quota."""
 
