@@ -6,18 +6,23 @@ from typing import Any
 
 import pytest
 
-from broker.test_editing import edit
+from broker.test_bulk_tasks import begin, dry_run, latest
+from broker.test_editing import edit, work_off
 from broker.test_internal_queues import Errand, Errands
+from broker.test_outbox import Queues
 from penstock.broker.internal_queues import JobKind
 from penstock.broker.live_queue import LiveQueue
+from penstock.broker.move_tasks import MoveFailure
+from penstock.broker.operations import Operation
 from penstock.errors import ContentDamaged
 from penstock.limits import HOUR, MINUTE
 from penstock.promise import Promise
 from penstock.queues.filters import MessageFilter
 from penstock.queues.messages import decode_content
 from penstock.store.port import LAST
+from support.cluster import Cluster
 from support.texts import says
-from support.world import SECOND, World
+from support.world import SECOND, World, name_of
 
 KINDS = pytest.mark.parametrize("kind", ["", ".fifo"], ids=["standard", "fifo"])
 
@@ -108,6 +113,109 @@ def test_a_consumer_of_jobs_survives_an_unexpected_error(monkeypatch: pytest.Mon
         monkeypatch.setattr(LiveQueue, "receive", receive)
         world.advance(MINUTE)
         assert world.done == [(1, 1)]
+
+
+@KINDS
+def test_a_redrive_leaves_a_damaged_message_where_it_is(world: World, kind: str) -> None:
+    dead, work = "dead" + kind, "work" + kind
+    world.create(dead)
+    fill(world, work, *"abcde", dead_letters=(dead, 1), visibility_ms=SECOND)
+    while world.receive(work):
+        world.advance(SECOND)
+    world.damage(world.stored(dead)[2].seq)
+    world.crash()
+    world.start_move(dead)
+    world.advance(5 * MINUTE)
+    task = world.move_task(dead)
+    assert (task.status, task.moved) == ("COMPLETED", 4)
+    assert (world.counts(work), world.counts(dead)) == ((4, 0, 0), (1, 0, 0))
+    assert sorted(work_off(world, work)) == [*"abde"]
+
+
+def test_a_redrive_elsewhere_leaves_a_damaged_message_where_it_is() -> None:
+    with Cluster() as cluster:
+        queues = Queues(cluster)
+        queues.send(3)
+        queues.kill()
+        dead = cluster.node(queues.dead)
+        dead.damage(dead.stored(queues.dead)[0].seq)
+        dead.crash()
+        dead.start_move(queues.dead, queues.other)
+        cluster.advance(2 * MINUTE)
+        task = dead.move_task(queues.dead)
+        assert (task.status, task.moved) == ("COMPLETED", 2)
+        assert (queues.count(queues.dead), queues.count(queues.other)) == ((1, 0, 0), (2, 0, 0))
+
+
+def test_a_redrive_ends_if_the_other_shard_refuses_a_message_for_good(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Here, because its content was damaged on the way."""
+    with Cluster() as cluster:
+        queues = Queues(cluster)
+        queues.send(3)
+        queues.kill()
+        dead = cluster.node(queues.dead)
+        dead._log.addHandler(caplog.handler)
+        source = dead.queue(queues.dead)
+        moves = dead.broker.partition_of(source).moves
+        dead.start(moves.begin(source, name_of(queues.other), None))
+        while not queues.on_the_way():
+            assert cluster.step()
+        cluster.network.cut.add(2)
+        dead.damage(dead.store.scan(0, LAST, 1, LAST)[0].seq)
+        dead.crash()
+        cluster.network.cut.clear()
+        commits = len(dead.store.appended)
+        cluster.advance(2 * MINUTE)
+        task = dead.move_task(queues.dead)
+        assert (task.status, task.moved, task.failure) == ("FAILED", 2, MoveFailure.INTERNAL)
+        assert (queues.count(queues.dead), queues.count(queues.other)) == ((1, 0, 0), (2, 0, 0))
+        assert len(dead.store.appended) < commits + 20
+        says(caplog.text, "move task", "refused", "ContentDamaged")
+
+
+@KINDS
+@pytest.mark.parametrize("operation", [Operation.MOVE, Operation.COPY])
+def test_a_bulk_task_leaves_a_damaged_message_out(world: World, operation: Operation, kind: str) -> None:
+    fill(world, "a" + kind, *"01234")
+    world.create("b" + kind)
+    world.damage(seqs(world)[2])
+    plan = dry_run(world, "a" + kind, operation, "b" + kind)
+    assert (plan.can, plan.cannot) == (4, {"damaged": 1})
+    begin(world, "a" + kind, operation, "b" + kind)
+    world.advance(MINUTE)
+    task = latest(world, "a" + kind)
+    assert (task.status, task.done, task.cannot) == ("completed", 4, {"damaged": 1})
+    world.crash()
+    assert sorted(work_off(world, "b" + kind)) == [*"0134"]
+    stayed = [] if operation is Operation.MOVE else [*"0134"]
+    assert sorted(work_off(world, "a" + kind)) == stayed
+    assert len(world.stored("a" + kind)) == 1
+
+
+def test_messages_of_a_bulk_move_that_fails_are_in_one_queue(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those before it are moved by the commit that says that the task has failed."""
+    fill(world, "a", *"01234")
+    world.create("b")
+    world.receive("a", visibility_ms=0)  # so that it is in memory
+    delivery = world.broker.partition(0).delivery
+    move, bug = delivery.move, RuntimeError("a bug")
+
+    def fail(row: Any, *args: Any) -> Any:
+        if row.seq == damaged:
+            raise bug
+        return move(row, *args)
+
+    damaged = seqs(world)[2]
+    monkeypatch.setattr(delivery, "move", fail)
+    with pytest.raises(RuntimeError):
+        begin(world, "a", Operation.MOVE, "b")
+    world.bugs.clear()
+    assert latest(world, "a").status == "failed"
+    assert (sorted(work_off(world, "a")), sorted(work_off(world, "b"))) == ([*"234"], [*"01"])
 
 
 def test_operators_see_a_damaged_message_and_can_delete_it(world: World) -> None:
