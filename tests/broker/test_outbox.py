@@ -47,6 +47,7 @@ from penstock.store.changes import Changes
 from penstock.store.port import LAST, JournalEnd, Mark, ShardState
 from support.cluster import Cluster, Fault, Node
 from support.shards import ShardsWorld
+from support.texts import says
 from support.world import ROOMY, SECOND, UNMETERED, Caller, FaultyStore, name_of, outgoing
 
 KINDS = pytest.mark.parametrize("kind", ["", ".fifo"], ids=["standard", "fifo"])
@@ -1046,6 +1047,31 @@ def test_a_message_of_a_service_whose_content_is_damaged_keeps_no_others_waiting
     cluster.advance(MINUTE)
     assert sorted(cluster.node(target).bodies(target)) == ["first", "third"]
     assert [(each.message, each.reason) for each in refused] == [(None, UNREADABLE)]
+
+
+@pytest.mark.parametrize("data", [b"\x03of a later version", b"\x02\x91", b"", b"\xc1"])
+def test_a_departure_that_cannot_be_read_keeps_no_others_waiting(
+    cluster: Cluster, data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    queues = Queues(cluster)
+    queues.send(3)
+    node = cluster.node(queues.work)
+    cluster.network.cut.add(1)
+    queues.kill()
+    first, *_ = node.store.log(LOG_KIND, "1", 0, LAST)
+    with closing(sqlite3.connect(node._directory / "penstock.db")) as database, database:
+        database.execute(
+            "UPDATE logs SET data = ? WHERE kind = ? AND position = ?", (data, LOG_KIND, first.position)
+        )
+    node.crash()
+    node._log.addHandler(caplog.handler)
+    cluster.network.cut.clear()
+    cluster.advance(MINUTE)
+    assert queues.count(queues.dead) == (2, 0, 0)
+    assert node.store.log(LOG_KIND, "1", 0, LAST) == []
+    (left,) = node.store.lookup(OUTBOX, 0, [decode_departure(first.data).seq])
+    assert left.queue == OUTBOX, "it can still be repaired"
+    says(caplog.text, "outbox", f"entry {first.position}", "shard 1")
 
 
 def test_shards_that_do_not_answer_leave_pages_for_others() -> None:

@@ -44,11 +44,11 @@ from penstock.broker.other_shards import RemoteQueues
 from penstock.broker.parts import Part
 from penstock.broker.questions import OtherShards
 from penstock.broker.shard import Shard
-from penstock.errors import KeyUnavailable, PenstockError, QueueMissing
+from penstock.errors import DepartureUnreadable, KeyUnavailable, PenstockError, QueueMissing
 from penstock.limits import DAY, MINUTE, SECOND
 from penstock.names import QueueName, shard_of
 from penstock.promise import Promise, run_detached
-from penstock.queues.messages import Entry, entry_of
+from penstock.queues.messages import UNDECODABLE, Entry, entry_of
 from penstock.store.changes import EntryRow, LogRow, RecordKind
 from penstock.store.moving import left_out
 from penstock.store.port import LAST, Store
@@ -76,6 +76,7 @@ _RETRY_MIN_MS, _RETRY_MAX_MS = 100, 5 * SECOND
 _UNREADABLE_PAUSE_MS = MINUTE
 _SERVICE_MS_MAX = 4 * DAY
 _EXPIRED = "Expired"
+_LOGGED_BYTES = 500
 
 
 class Departure(msgspec.Struct, frozen=True, array_like=True):
@@ -150,7 +151,11 @@ def encode_departure(departure: Departure) -> bytes:
 
 
 def decode_departure(data: bytes) -> Departure:
-    return _decode(data[1:]) if data[:1] == _VERSION else _decode_first(data).migrated()
+    """Decodes an entry of the log. Raises DepartureUnreadable."""
+    try:
+        return _decode(data[1:]) if data[:1] == _VERSION else _decode_first(data).migrated()
+    except UNDECODABLE as error:
+        raise DepartureUnreadable(str(error)) from None
 
 
 class Leaving(msgspec.Struct):
@@ -683,14 +688,17 @@ def _fill(page: list[Leaving], contents: Mapping[int, bytes | KeyUnavailable]) -
 def _read_page(store: Store, key: str, after: int) -> tuple[OutboxPage, bool]:
     """The first messages of a log, and whether it has no others."""
     entries = store.log(LOG_KIND, key, after, _DEPARTURES_PER_PAGE)
-    departures = [(entry, decode_departure(entry.data)) for entry in entries]
-    rows = {row.seq: row for row in store.lookup(OUTBOX, 0, [each.seq for _, each in departures])}
+    departures = [(entry, _readable(entry, key)) for entry in entries]
+    seqs = [departure.seq for _, departure in departures if departure is not None]
+    rows = {row.seq: row for row in store.lookup(OUTBOX, 0, seqs)}
     page: list[Leaving] = []
     room, upto = PageRoom(), 0
     for entry, departure in departures:
-        row = rows.get(departure.seq)
-        if row is None:
-            # Those behind it must not wait for ever.
+        row = None if departure is None else rows.get(departure.seq)
+        # Those behind one that cannot be handed over must not wait for ever.
+        if departure is None:
+            pass  # its message stays a row of the outbox, for a repair
+        elif row is None:
             log.error(
                 "message %d for shard %s is not in the outbox: it counts as arrived", departure.seq, key
             )
@@ -703,3 +711,16 @@ def _read_page(store: Store, key: str, after: int) -> tuple[OutboxPage, bool]:
     _fill(page, contents_or_errors(store, list(dict.fromkeys(leaving.row.seq for leaving in page))))
     is_all = len(entries) < _DEPARTURES_PER_PAGE and (not entries or upto == entries[-1].position)
     return OutboxPage(page, upto), is_all
+
+
+def _readable(entry: LogRow, key: str) -> Departure | None:
+    """Returns None if an entry of the log cannot be decoded. Then it counts as arrived."""
+    try:
+        return decode_departure(entry.data)
+    except DepartureUnreadable as error:
+        log.error(
+            "the entry %d of the outbox log for shard %s cannot be read, and its message stays where it is, in the "
+            "outbox: %s. It begins with %r",
+            entry.position, key, error, entry.data[:_LOGGED_BYTES],
+        )  # fmt: skip
+        return None
