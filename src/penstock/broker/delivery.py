@@ -65,7 +65,7 @@ log = logging.getLogger("penstock.broker")
 class IfRefused(StrEnum):
     """What becomes of a message that its queue does not take."""
 
-    RETURN = "return"  # it goes back to the queue that it left: same place, same counts
+    RETURN = "return"  # it goes back to the queue that it left: same place, counts and delay
     FORGET = "forget"
     ASK = "ask"  # the service that caused the delivery is asked
 

@@ -95,6 +95,7 @@ class Departure(msgspec.Struct, frozen=True, array_like=True):
     is_last: bool = True  # False: a later departure has more targets of the same row
     account: str = ""  # whose quota bounds what is on its way, if it is a message of a service
     delay_ms: int | None = None  # of its own, from the time of the row on
+    due_ms: int = 0  # until when it was delayed in the queue that it left, for its return
 
 
 class FirstDeparture(Departure, frozen=True, array_like=True):
@@ -287,10 +288,20 @@ class Outbox(Part):
         self, message: Entry, leaving: LiveQueue, to: QueueName, cause: Cause, task: str | None = None
     ) -> Departed:
         """A message leaves its queue for one of another shard."""
+        # One that was received, or that a move task has withdrawn, is hidden and not delayed. Nobody holds it when it
+        # returns.
+        due_ms = 0 if message.receives or cause is Cause.REDRIVE else message.due_ms
         message.due_ms = 0
         self.shard.changes.move(leaving.id, OUTBOX, message)
         departure = Departure(
-            message.seq, cause, (QueueTarget(to),), leaving.name.name, leaving.id, leaving.name, task
+            message.seq,
+            cause,
+            (QueueTarget(to),),
+            leaving.name.name,
+            leaving.id,
+            leaving.name,
+            task,
+            due_ms=due_ms,
         )
         return self._depart(message, departure)
 
@@ -380,7 +391,7 @@ class Outbox(Part):
             return None
         entry = entry_of(row)
         is_hidden = is_unreadable and row.receives
-        entry.due_ms = self.shard.clock.now_ms() + _UNREADABLE_PAUSE_MS if is_hidden else 0
+        entry.due_ms = self.shard.clock.now_ms() + _UNREADABLE_PAUSE_MS if is_hidden else departure.due_ms
         self.shard.changes.move(OUTBOX, queue.id, entry)
         self.shard.open_commit.noted.append((row.seq, MOVED, f"back from {departure.targets[0].queue.name}"))
         return queue
