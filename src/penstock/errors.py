@@ -128,6 +128,15 @@ class DecryptionFailed(PenstockError):
     """Stored data is not what was encrypted: it is damaged, was changed, or belongs to another message."""
 
 
+class ContentDamaged(PenstockError):
+    """The content of a message can be neither delivered nor moved: no key decrypts it, or it cannot be decoded."""
+
+
+class DepartureUnreadable(PenstockError):
+    """An entry of the log of an outbox is damaged, or of a later version: it does not say which message is for which
+    queue."""
+
+
 class QuotaReached(PenstockError):
     """The account has reached a quota."""
 

@@ -47,6 +47,7 @@ from penstock.store.changes import Changes
 from penstock.store.port import LAST, JournalEnd, Mark, ShardState
 from support.cluster import Cluster, Fault, Node
 from support.shards import ShardsWorld
+from support.texts import says
 from support.world import ROOMY, SECOND, UNMETERED, Caller, FaultyStore, name_of, outgoing
 
 KINDS = pytest.mark.parametrize("kind", ["", ".fifo"], ids=["standard", "fifo"])
@@ -788,6 +789,45 @@ def test_an_operator_who_moves_a_message_finds_it_in_the_other_queue(cluster: Cl
     assert len(cluster.node(name).stored(name)) == 1
 
 
+@pytest.mark.parametrize("target", ["dead", "other"])
+def test_a_delayed_message_that_returns_is_still_delayed(cluster: Cluster, target: str) -> None:
+    queues = Queues(cluster)
+    node, name = cluster.node(queues.work), getattr(queues, target)
+    node.send(queues.work, "later", delay_ms=10 * MINUTE)
+    move(cluster, queues, name)
+    while node.stored(queues.work):
+        assert cluster.step()
+    taker = cluster.node(name)
+    taker.start(taker.broker.drop(taker.queue(name)))
+    cluster.run()
+    cluster.advance(5 * SECOND)
+    assert (queues.count(queues.work), queues.on_the_way()) == ((0, 0, 1), 0)
+    cluster.advance(10 * MINUTE)
+    assert queues.bodies(queues.work) == ["later"]
+
+
+def test_a_redriven_message_that_returns_is_not_delayed(cluster: Cluster) -> None:
+    """It was hidden for the time of the move."""
+    queues = Queues(cluster)
+    dead = cluster.node(queues.dead)
+    dead.send(queues.dead, "never received")
+    source = dead.queue(queues.dead)
+    dead.start(dead.broker.partition_of(source).moves.begin(source, name_of(queues.other), None))
+    while dead.stored(queues.dead):
+        assert cluster.step()
+    taker = cluster.node(queues.other)
+    taker.start(taker.broker.drop(taker.queue(queues.other)))
+    cluster.advance(SECOND)
+    assert queues.count(queues.dead) == (1, 0, 0)
+
+
+def test_a_departure_of_an_earlier_release_has_no_delay() -> None:
+    stored = Departure(1, Cause.MOVE, (), "q", due_ms=5)
+    assert decode_departure(encode_departure(stored)) == stored
+    earlier = msgspec.msgpack.encode(msgspec.msgpack.decode(encode_departure(stored)[1:])[:-1])
+    assert decode_departure(b"\x02" + earlier).due_ms == 0
+
+
 def test_a_move_within_a_shard_does_not_wait_for_what_left_the_queue_before(cluster: Cluster) -> None:
     queues = Queues(cluster)
     queues.send(2)
@@ -1046,6 +1086,31 @@ def test_a_message_of_a_service_whose_content_is_damaged_keeps_no_others_waiting
     cluster.advance(MINUTE)
     assert sorted(cluster.node(target).bodies(target)) == ["first", "third"]
     assert [(each.message, each.reason) for each in refused] == [(None, UNREADABLE)]
+
+
+@pytest.mark.parametrize("data", [b"\x03of a later version", b"\x02\x91", b"", b"\xc1"])
+def test_a_departure_that_cannot_be_read_keeps_no_others_waiting(
+    cluster: Cluster, data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    queues = Queues(cluster)
+    queues.send(3)
+    node = cluster.node(queues.work)
+    cluster.network.cut.add(1)
+    queues.kill()
+    first, *_ = node.store.log(LOG_KIND, "1", 0, LAST)
+    with closing(sqlite3.connect(node._directory / "penstock.db")) as database, database:
+        database.execute(
+            "UPDATE logs SET data = ? WHERE kind = ? AND position = ?", (data, LOG_KIND, first.position)
+        )
+    node.crash()
+    node._log.addHandler(caplog.handler)
+    cluster.network.cut.clear()
+    cluster.advance(MINUTE)
+    assert queues.count(queues.dead) == (2, 0, 0)
+    assert node.store.log(LOG_KIND, "1", 0, LAST) == []
+    (left,) = node.store.lookup(OUTBOX, 0, [decode_departure(first.data).seq])
+    assert left.queue == OUTBOX, "it can still be repaired"
+    says(caplog.text, "outbox", f"entry {first.position}", "shard 1")
 
 
 def test_shards_that_do_not_answer_leave_pages_for_others() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from penstock.broker.bulk_tasks import BULK_TASKS, BulkTaskRecord, TaskStatus
 from penstock.broker.catalogue import QUEUES
 from penstock.broker.handover import Cause, QueueTarget, Taken
@@ -12,6 +14,7 @@ from penstock.broker.inbox import INBOXES
 from penstock.broker.move_tasks import MOVE_TASKS, MoveStatus, MoveTaskRecord
 from penstock.broker.operations import Operation
 from penstock.broker.outbox import LOG_KIND, OUTBOX, Departure, encode_departure
+from penstock.errors import StoreRefused
 from penstock.migrate.stores.migration import Migration
 from penstock.migrate.stores.opened import opened
 from penstock.names import QueueName, shard_of
@@ -112,6 +115,15 @@ def test_what_has_not_arrived_goes_back(
     (task,) = [data for store in target.stores for data in store.records(MOVE_TASKS.name).values()]
     assert MOVE_TASKS.decode(task).moved == moved
     assert not any(store.records(INBOXES.name) for store in target.stores)
+
+
+def test_an_entry_that_cannot_be_read_is_refused() -> None:
+    source = site(None)
+    damaged = Changes(2, 1)
+    damaged.logs.append(LogRow(LOG_KIND, "1", 23, b"\x03of a later version"))
+    source.stores[0].append(damaged, Mark(30, NOW_MS, NOW_MS))
+    with opened(source) as sources, pytest.raises(StoreRefused, match=r"shard 0.* shard 1.* cannot be read"):
+        Migration(sources, 1, lambda: None)
 
 
 def test_a_bulk_task_looks_again_at_what_goes_back() -> None:

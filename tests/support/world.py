@@ -273,6 +273,11 @@ class World:
         self.do(self.broker.stop())
         self.crash()
 
+    def damage(self, seq: int) -> None:
+        """Damage the stored content of a message."""
+        with closing(sqlite3.connect(self._directory / "penstock.db")) as database, database:
+            database.execute("UPDATE entries SET content = substr(content, 1, 4) WHERE seq = ?", (seq,))
+
     def refuse_next_commit(self, error: StoreError | None = None) -> None:
         self.store.refusals.append(error or StoreError("refused by the test"))
 

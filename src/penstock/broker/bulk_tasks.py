@@ -28,6 +28,7 @@ from penstock.broker.parts import Part
 from penstock.broker.shard import Shard
 from penstock.broker.task_records import TaskRecords
 from penstock.errors import (
+    ContentDamaged,
     FilterInvalid,
     FilterTooSlow,
     KeyUnavailable,
@@ -69,6 +70,7 @@ _REASONS: dict[type[PenstockError], str] = {
     MessageNotAvailable: "gone meanwhile",
     QueueMissing: TARGET_MISSING,
     KeyUnavailable: "an encryption key cannot be used",
+    ContentDamaged: "damaged",
 }
 
 

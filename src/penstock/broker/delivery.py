@@ -65,7 +65,7 @@ log = logging.getLogger("penstock.broker")
 class IfRefused(StrEnum):
     """What becomes of a message that its queue does not take."""
 
-    RETURN = "return"  # it goes back to the queue that it left: same place, same counts
+    RETURN = "return"  # it goes back to the queue that it left: same place, counts and delay
     FORGET = "forget"
     ASK = "ask"  # the service that caused the delivery is asked
 
@@ -108,12 +108,13 @@ class Destination(NamedTuple):
     queue: LiveQueue | None  # None: it belongs to another shard
 
     def check(self, row: EntryRow, content: bytes) -> None:
-        """Raises NotPossible if the queue does not take this message."""
+        """Raises NotPossible if the queue does not take this message, and ContentDamaged if no queue can."""
+        stored = decode_content(content)
         if self.settings.fifo and row.group is None:
             raise NotPossible("a FIFO queue only takes messages with a group: give the message a group first")
         # What is stored is never smaller than what was sent.
         if len(content) > self.settings.message_bytes_max:
-            _check_size(decode_content(content).bytes_sent, self.settings)
+            _check_size(stored.bytes_sent, self.settings)
 
 
 class Again(NamedTuple):
@@ -214,13 +215,15 @@ class QueueDelivery:
     def redrive(
         self, message: Entry, content: bytes, leaving: LiveQueue, to: QueueName, task: str, now_ms: int
     ) -> Departed:
-        """A move task takes a message that its queue has let go to another one, where it is a new message."""
+        """A move task takes a message that its queue has let go to another one, where it is a new message. Raises
+        ContentDamaged: then nothing of it is in the open commit."""
         if self.is_elsewhere(to):
             return self._hand_over(message, leaving, to, Cause.REDRIVE, task)
         shard, number, queue = self._shard, self._shard.next_number(), self._find_here(to)
-        shard.changes.remove(leaving.id, message)
         id, wall_ms = _new_id(Cause.REDRIVE, queue, number), shard.clock.wall_ms()
-        self._join(queue, moved_message(message, content, number, id, queue.settings, now_ms, wall_ms))
+        moved = moved_message(message, content, number, id, queue.settings, now_ms, wall_ms)
+        shard.changes.remove(leaving.id, message)
+        self._join(queue, moved)
         self._note(number, Cause.REDRIVE, leaving.name.name)
         return Departed(number, None)
 

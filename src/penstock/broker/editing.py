@@ -299,6 +299,11 @@ class Editing:
                 outcomes[seq] = None
             except PenstockError as error:
                 outcomes[seq] = error
+            except Exception:
+                # Those before it are in the open commit, which others share: memory must not keep them.
+                shard.touch(queue)
+                queue.refused()
+                raise
         if terms.in_commit is not None:
             terms.in_commit([outcomes[seq] for seq in seqs], departed)
         shard.touch(queue)

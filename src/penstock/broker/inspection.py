@@ -20,6 +20,7 @@ from penstock.broker.history import History
 from penstock.broker.live_queue import LiveQueue
 from penstock.broker.shard import Shard
 from penstock.errors import (
+    ContentDamaged,
     FilterInvalid,
     KeyUnavailable,
     MessageNotAvailable,
@@ -352,11 +353,14 @@ def _read_rows(store: Store, which: Selection, place: ListingPlace, rows_max: in
 def _read_contents(
     store: Store, queue: int, seqs: list[int], filter: MessageFilter, budget: RegexBudget
 ) -> dict[int, Content | None]:
-    """The contents of those that match; None where it cannot be decrypted."""
+    """The contents of those that match; None where it cannot be decrypted or decoded."""
     found: dict[int, Content | None] = {}
     encoded = contents_or_errors(store, seqs)
     for seq, data in encoded.items():
-        content = decode_content(data) if isinstance(data, bytes) else None
+        try:
+            content = decode_content(data) if isinstance(data, bytes) else None
+        except ContentDamaged:
+            content = None
         if not filter.needs_content or (content is not None and filter.matches_content(content, budget)):
             found[seq] = content
     missing = [seq for seq in seqs if seq not in encoded]

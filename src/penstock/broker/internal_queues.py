@@ -517,6 +517,12 @@ class _JobConsumer(Generic[T]):
                         return
                     log.warning("jobs of the kind %s wait: %s", jobs.kind.name, error)
                     await jobs.shard.pause(_PAUSE_AFTER_ERROR_MS)
+                except Exception:
+                    if jobs.stopped or queue.deleted:
+                        return
+                    # Nobody else would take the jobs of this queue before the next one is added.
+                    log.exception("jobs of the kind %s wait", jobs.kind.name)
+                    await jobs.shard.pause(_PAUSE_AFTER_ERROR_MS)
         finally:
             self._taking = False
 

@@ -7,6 +7,7 @@ what it rests on: memory being loaded, contents being read, the commit being dur
 
 from __future__ import annotations
 
+import logging
 from asyncio import CancelledError
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -43,6 +44,7 @@ from penstock.errors import (
 from penstock.names import QueueName, Requester
 from penstock.queues.fifo import FifoQueue
 from penstock.queues.messages import (
+    UNDECODABLE,
     Counts,
     Delivery,
     Entry,
@@ -50,7 +52,7 @@ from penstock.queues.messages import (
     Outgoing,
     Received,
     Sent,
-    decode_content,
+    decode_content_quickly,
     sequence_of,
 )
 from penstock.queues.queue import NotInMemory, Tools
@@ -61,6 +63,8 @@ from penstock.store.port import Selection
 
 if TYPE_CHECKING:
     from penstock.broker.delivery import QueueDelivery
+
+log = logging.getLogger("penstock.broker")
 
 Outcomes = list[PenstockError | None]
 """The outcomes for several receipt handles, in their order; None where the action was done."""
@@ -355,18 +359,30 @@ class LiveQueue:
     async def _hand_out(self, deliveries: list[Delivery]) -> list[Received]:
         """Find the contents and make the handles. Raises KeyUnavailable if one message cannot be decrypted.
 
-        SQS: then the whole receive fails."""
+        SQS: then the whole receive fails. A damaged message counts as received and is left out, so that it becomes a
+        dead letter or expires, and keeps no others waiting."""
         shard, sign, fifo = self._shard, self._context.receipts.handle, self.settings.fifo
         missing = [delivery.seq for delivery in deliveries if delivery.content is None]
         contents = await shard.read(partial(shard.store.contents, missing)) if missing else {}
         received = []
         for delivery in deliveries:
-            content = delivery.content or contents.get(delivery.seq)
-            if content is None:
-                continue  # damaged
+            stored = delivery.content or contents.get(delivery.seq)
             receipt = Receipt(self.id, delivery.seq, delivery.receives, delivery.received_ms)
+            try:
+                content = None if stored is None else decode_content_quickly(stored)
+            except UNDECODABLE as error:
+                content = None
+                log.error(
+                    "the content of message %d is damaged: it cannot be decoded: %s", delivery.seq, error
+                )
+            if content is None:
+                if self.record.internal:
+                    # A job does not expire, and nobody could ever do it.
+                    log.error("a job of the kind %s is dropped, it cannot be read", self.record.internal)
+                    self.settle(sign(receipt), None)
+                continue
             received.append(Received(
-                decode_content(content), sign(receipt), delivery.receives, delivery.first_received_ms,
+                content, sign(receipt), delivery.receives, delivery.first_received_ms,
                 delivery.group, sequence_of(delivery.position) if fifo else None, delivery.source,
             ))  # fmt: skip
         return received

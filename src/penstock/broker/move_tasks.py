@@ -26,13 +26,16 @@ from penstock.broker.questions import OtherShards
 from penstock.broker.shard import Shard
 from penstock.broker.task_records import TaskRecords
 from penstock.errors import (
+    ContentDamaged,
     KeyDisabled,
+    KeyMissing,
     KeyUnavailable,
     MoveTaskMissing,
     MoveTaskNotRunning,
     MoveTaskRunning,
     NotOwned,
     PenstockError,
+    QueueMissing,
     SourceNotDeadLetterQueue,
     StoreClosed,
     StoreError,
@@ -40,7 +43,7 @@ from penstock.errors import (
 from penstock.limits import SECOND
 from penstock.names import Arn, QueueName, shard_of
 from penstock.promise import run_detached
-from penstock.queues.messages import Entry
+from penstock.queues.messages import Entry, decode_content
 from penstock.store.changes import RecordKind
 from penstock.store.moving import MovedRecords, Relocation, StoredRecord, by_queue
 
@@ -71,6 +74,8 @@ _CHUNK_MAX = 100
 _CHUNKS_PER_SECOND = 10
 _ARRIVAL_PAUSE_MS = 100
 _REMEMBERED_PER_QUEUE = 10
+_NOTICED_BY_TASK = {kind.__name__ for kind in (QueueMissing, KeyUnavailable, KeyDisabled, KeyMissing)}
+"""The refusals that a task ends by itself for, when it looks for the queue the next time."""
 
 
 class MoveTaskRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -214,10 +219,17 @@ class MoveTasks(Part):
         self._tasks.remove_all(queue.name)
 
     def _returned(self, task_id: str, reason: str) -> None:
-        """The queue of another shard did not take a message that the task moved there: it is in its queue again."""
+        """The queue of another shard did not take a message that the task moved there: it is in its queue again.
+        ``reason``: the name of the error."""
         task = self._tasks.get(task_id)
-        if task is not None:
-            self._tasks.put(msgspec.structs.replace(task, moved=task.moved - 1))
+        if task is None:
+            return
+        self._tasks.put(msgspec.structs.replace(task, moved=task.moved - 1))
+        source = self._catalogue.get(task.source)
+        if task.status is MoveStatus.RUNNING and source is not None and reason not in _NOTICED_BY_TASK:
+            # The message would be moved and refused again, for ever.
+            log.error("move task %s failed, because a queue refused a message: %s", task_id, reason)
+            self._fail(task, source, MoveFailure.INTERNAL)
 
     def run(self, task_id: str) -> None:
         run_detached(self._run(task_id))
@@ -243,6 +255,8 @@ class MoveTasks(Part):
                 await self._shard.pause(SECOND)
             except Exception:
                 log.exception("move task %s failed", task_id)
+                # What was decided before is in the open commit, and may not be all: memory is loaded again after it.
+                source.refused()
                 self._fail(task, source, MoveFailure.INTERNAL)
 
     def _fail(self, task: MoveTaskRecord, source: LiveQueue, reason: MoveFailure) -> None:
@@ -301,8 +315,10 @@ class MoveTasks(Part):
                 failure = error
                 self._give_back(source, withdrawn[i:])
                 break
+            if content is None or not _is_readable(entry, content):
+                continue  # it stays, hidden for as long as any that was withdrawn, and the task goes on without it
             # Memory of the source may have been thrown away meanwhile: then it no longer knows the message.
-            if content is None or not source.rules.let_go(entry, now_ms, shard.changes):
+            if not source.rules.let_go(entry, now_ms, shard.changes):
                 continue
             departed.append(self._delivery.redrive(entry, content, source, name, task.id, now_ms))
             shard.open_commit.noted.append((entry.seq, MOVED, f"to {name.name}"))
@@ -347,6 +363,16 @@ class MoveTasks(Part):
         if only_to is not None and arn.queue not in only_to:
             raise MoveFailed(MoveFailure.NOT_PERMITTED)
         return arn.queue
+
+
+def _is_readable(entry: Entry, content: bytes) -> bool:
+    """Whether the content of a message is whole. A damaged one cannot be moved."""
+    try:
+        decode_content(content)
+    except ContentDamaged:
+        log.error("message %d is not moved: its content is damaged, it cannot be decoded", entry.seq)
+        return False
+    return True
 
 
 def _check(destination: Destination | PenstockError) -> None:

@@ -18,7 +18,14 @@ from penstock.broker.history import DEAD_LETTERED, DELETED, EDITED, MOVED, RELEA
 from penstock.broker.live_queue import LiveQueue
 from penstock.broker.quotas import Quotas
 from penstock.broker.shard import Shard
-from penstock.errors import KeyUnavailable, MessageNotAvailable, NotPossible, PenstockError, QueueMissing
+from penstock.errors import (
+    ContentDamaged,
+    KeyUnavailable,
+    MessageNotAvailable,
+    NotPossible,
+    PenstockError,
+    QueueMissing,
+)
 from penstock.names import Arn, QueueName
 from penstock.queues.messages import Attribute, decode_content, encode_content, entry_of
 from penstock.store.changes import EntryRow
@@ -58,10 +65,10 @@ class StoredMessages(NamedTuple):
     contents: dict[int, bytes | KeyUnavailable]
 
     def content(self, row: EntryRow) -> bytes:
-        """Raises KeyUnavailable if it cannot be decrypted, and MessageNotAvailable if it is damaged."""
+        """Raises KeyUnavailable if it cannot be decrypted, and ContentDamaged if it is damaged."""
         content = self.contents.get(row.seq)
         if content is None:
-            raise MessageNotAvailable
+            raise ContentDamaged
         if isinstance(content, KeyUnavailable):
             raise content
         return content

@@ -44,11 +44,11 @@ from penstock.broker.other_shards import RemoteQueues
 from penstock.broker.parts import Part
 from penstock.broker.questions import OtherShards
 from penstock.broker.shard import Shard
-from penstock.errors import KeyUnavailable, PenstockError, QueueMissing
+from penstock.errors import DepartureUnreadable, KeyUnavailable, PenstockError, QueueMissing
 from penstock.limits import DAY, MINUTE, SECOND
 from penstock.names import QueueName, shard_of
 from penstock.promise import Promise, run_detached
-from penstock.queues.messages import Entry, entry_of
+from penstock.queues.messages import UNDECODABLE, Entry, entry_of
 from penstock.store.changes import EntryRow, LogRow, RecordKind
 from penstock.store.moving import left_out
 from penstock.store.port import LAST, Store
@@ -76,6 +76,7 @@ _RETRY_MIN_MS, _RETRY_MAX_MS = 100, 5 * SECOND
 _UNREADABLE_PAUSE_MS = MINUTE
 _SERVICE_MS_MAX = 4 * DAY
 _EXPIRED = "Expired"
+_LOGGED_BYTES = 500
 
 
 class Departure(msgspec.Struct, frozen=True, array_like=True):
@@ -94,6 +95,7 @@ class Departure(msgspec.Struct, frozen=True, array_like=True):
     is_last: bool = True  # False: a later departure has more targets of the same row
     account: str = ""  # whose quota bounds what is on its way, if it is a new message
     delay_ms: int | None = None  # of its own, from the time of the row on
+    due_ms: int = 0  # until when it was delayed in the queue that it left, for its return
 
 
 class FirstDeparture(Departure, frozen=True, array_like=True):
@@ -151,7 +153,11 @@ def encode_departure(departure: Departure) -> bytes:
 
 
 def decode_departure(data: bytes) -> Departure:
-    return _decode(data[1:]) if data[:1] == _VERSION else _decode_first(data).migrated()
+    """Decodes an entry of the log. Raises DepartureUnreadable."""
+    try:
+        return _decode(data[1:]) if data[:1] == _VERSION else _decode_first(data).migrated()
+    except UNDECODABLE as error:
+        raise DepartureUnreadable(str(error)) from None
 
 
 class Leaving(msgspec.Struct):
@@ -283,10 +289,20 @@ class Outbox(Part):
         self, message: Entry, leaving: LiveQueue, to: QueueName, cause: Cause, task: str | None = None
     ) -> Departed:
         """A message leaves its queue for one of another shard."""
+        # One that was received, or that a move task has withdrawn, is hidden and not delayed. Nobody holds it when it
+        # returns.
+        due_ms = 0 if message.receives or cause is Cause.REDRIVE else message.due_ms
         message.due_ms = 0
         self.shard.changes.move(leaving.id, OUTBOX, message)
         departure = Departure(
-            message.seq, cause, (QueueTarget(to),), leaving.name.name, leaving.id, leaving.name, task
+            message.seq,
+            cause,
+            (QueueTarget(to),),
+            leaving.name.name,
+            leaving.id,
+            leaving.name,
+            task,
+            due_ms=due_ms,
         )
         return self._depart(message, departure)
 
@@ -387,7 +403,7 @@ class Outbox(Part):
             return None
         entry = entry_of(row)
         is_hidden = is_unreadable and row.receives
-        entry.due_ms = self.shard.clock.now_ms() + _UNREADABLE_PAUSE_MS if is_hidden else 0
+        entry.due_ms = self.shard.clock.now_ms() + _UNREADABLE_PAUSE_MS if is_hidden else departure.due_ms
         self.shard.changes.move(OUTBOX, queue.id, entry)
         self.shard.open_commit.noted.append((row.seq, MOVED, f"back from {departure.targets[0].queue.name}"))
         return queue
@@ -699,14 +715,17 @@ def _fill(page: list[Leaving], contents: Mapping[int, bytes | KeyUnavailable]) -
 def _read_page(store: Store, key: str, after: int) -> tuple[OutboxPage, bool]:
     """The first messages of a log, and whether it has no others."""
     entries = store.log(LOG_KIND, key, after, _DEPARTURES_PER_PAGE)
-    departures = [(entry, decode_departure(entry.data)) for entry in entries]
-    rows = {row.seq: row for row in store.lookup(OUTBOX, 0, [each.seq for _, each in departures])}
+    departures = [(entry, _readable(entry, key)) for entry in entries]
+    seqs = [departure.seq for _, departure in departures if departure is not None]
+    rows = {row.seq: row for row in store.lookup(OUTBOX, 0, seqs)}
     page: list[Leaving] = []
     room, upto = PageRoom(), 0
     for entry, departure in departures:
-        row = rows.get(departure.seq)
-        if row is None:
-            # Those behind it must not wait for ever.
+        row = None if departure is None else rows.get(departure.seq)
+        # Those behind one that cannot be handed over must not wait for ever.
+        if departure is None:
+            pass  # its message stays a row of the outbox, for a repair
+        elif row is None:
             log.error(
                 "message %d for shard %s is not in the outbox: it counts as arrived", departure.seq, key
             )
@@ -719,3 +738,16 @@ def _read_page(store: Store, key: str, after: int) -> tuple[OutboxPage, bool]:
     _fill(page, contents_or_errors(store, list(dict.fromkeys(leaving.row.seq for leaving in page))))
     is_all = len(entries) < _DEPARTURES_PER_PAGE and (not entries or upto == entries[-1].position)
     return OutboxPage(page, upto), is_all
+
+
+def _readable(entry: LogRow, key: str) -> Departure | None:
+    """Returns None if an entry of the log cannot be decoded. Then it counts as arrived."""
+    try:
+        return decode_departure(entry.data)
+    except DepartureUnreadable as error:
+        log.error(
+            "the entry %d of the outbox log for shard %s cannot be read, and its message stays where it is, in the "
+            "outbox: %s. It begins with %r",
+            entry.position, key, error, entry.data[:_LOGGED_BYTES],
+        )  # fmt: skip
+        return None

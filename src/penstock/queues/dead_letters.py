@@ -40,7 +40,8 @@ def moved_message(
     """A message that a move task takes to another queue, or an operator.
 
     SQS: it is a new message with a new id, enqueue time and retention, and receive count zero, so that it is not
-    dead-lettered again at once. ``id`` is None if an operator moves it: then it keeps its id."""
+    dead-lettered again at once. ``id`` is None if an operator moves it: then it keeps its id. Raises
+    ContentDamaged."""
     before = decode_content(content)
     dedup_id = before.dedup_id or (content_id(before.body) if to.fifo else None)
     renewed = msgspec.structs.replace(before, id=id or before.id, sent_ms=wall_ms, dedup_id=dedup_id)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from penstock.errors import ContentDamaged
 from penstock.names import Requester
 from penstock.store.changes import POSITION_GAP, EntryRow
 
@@ -61,7 +62,20 @@ def bytes_sent(body: str, attributes: Mapping[str, Attribute] | None) -> int:
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Content)
 encode_content = _encoder.encode
-decode_content = _decoder.decode
+
+UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""The errors of decoding stored data that is damaged."""
+
+# Raises one of UNDECODABLE. For a receive, whose path has no call to spare.
+decode_content_quickly = _decoder.decode
+
+
+def decode_content(content: bytes) -> Content:
+    """Decodes a stored content. Raises ContentDamaged."""
+    try:
+        return decode_content_quickly(content)
+    except UNDECODABLE:
+        raise ContentDamaged from None
 
 
 class Outgoing(msgspec.Struct, frozen=True, kw_only=True):

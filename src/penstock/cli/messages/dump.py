@@ -92,7 +92,7 @@ def write_messages(
                 state.save(stream, after)
     state.remove()
     if unreadable:
-        target.out.note(f"without a body, because its key cannot be used: {unreadable}")
+        target.out.note(f"without a body, because its key cannot be used or it is damaged: {unreadable}")
     return state.count
 
 

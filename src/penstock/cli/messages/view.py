@@ -11,7 +11,7 @@ from penstock.client.api import Json
 
 _PLAIN_BODY = 80  # characters of a body in a table that is not shown in a terminal
 _BODY_MIN = 20
-_UNREADABLE = "(encrypted with a key that cannot be used)"
+_UNREADABLE = "(encrypted with a key that cannot be used, or damaged)"
 
 
 def show_messages(out: Output, messages: Sequence[Json]) -> None:

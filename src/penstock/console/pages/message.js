@@ -73,7 +73,7 @@ function DeleteButton({ remove }) {
 
 function Content({ message }) {
   const envelope = useMemo(() => (message.unreadable || message.body_cut ? null : readEnvelope(message.body ?? "")), [message]);
-  if (message.unreadable) return html`<p class="problem">Its encryption key cannot be used, so its content is not shown.</p>`;
+  if (message.unreadable) return html`<p class="problem">Its encryption key cannot be used, or it is damaged, so its content is not shown.</p>`;
   const attributes = Object.entries(message.attributes ?? {});
   return html`<section>
     <div class="grid">

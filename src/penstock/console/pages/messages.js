@@ -67,7 +67,7 @@ export function Messages({ queue, allowed, params }) {
         <td><button class="plain mono" onClick=${() => setOpened(message.id)}>${message.id.slice(0, 8)}</button>
           ${message.edited && html`<${Badge}>edited<//>`}</td>
         <td><${State} message=${message} /></td>
-        <td class="cut mono">${message.unreadable ? "(its key cannot be used)" : message.body}</td>
+        <td class="cut mono">${message.unreadable ? "(its key cannot be used, or it is damaged)" : message.body}</td>
         <td class="number">${count(message.receives)}</td>
         <td class="number optional">${age(message.sent_at)}</td><td class="number optional">${bytes(message.size)}</td>
       </tr>`)}</tbody>

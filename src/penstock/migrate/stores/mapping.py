@@ -27,7 +27,7 @@ from penstock.broker.metric_log import (
     read_log,
 )
 from penstock.broker.outbox import LOG_KIND, OUTBOX, decode_departure
-from penstock.errors import StoreRefused
+from penstock.errors import DepartureUnreadable, StoreRefused
 from penstock.migrate.stores.opened import OpenShard
 from penstock.names import Home, QueueName, shard_of
 from penstock.queues.former_shards import FORMER_SHARDS, FormerShard
@@ -242,7 +242,13 @@ def _returning(sources: Sequence[OpenShard], index: int) -> Returning:
                 or row.position > arrived.position
                 or row.position in arrived.refused_positions
             ):
-                departure = decode_departure(row.data)
+                try:
+                    departure = decode_departure(row.data)
+                except DepartureUnreadable:
+                    raise StoreRefused(
+                        f"the outbox of shard {index} has an entry for shard {target} that cannot be read: start the "
+                        "server on the source, which passes over it and logs it, stop it and migrate again"
+                    ) from None
                 if departure.cause is Cause.SERVICE:
                     raise StoreRefused(
                         f"messages of {departure.source} are on their way between shards: start the server on the "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.auth.authorize import AccessDenied
 from penstock.errors import (
+    ContentDamaged,
     ContentOutdated,
     FilterInvalid,
     FilterTooSlow,
@@ -52,6 +53,10 @@ _TEXTS: dict[type[PenstockError], tuple[str, str]] = {
         "with its id as the filter, or change the message by a task with that filter.",
     ),
     MessageInFlight: ("MessageInFlight", IN_FLIGHT),
+    ContentDamaged: (
+        "NotPossible",
+        "The content of the message is damaged: delete the message, or send it to the dead-letter queue.",
+    ),
     HandleInvalid: (
         "InvalidParameter",
         "The receipt_handle is not one of this message: give the one of your last receive.",

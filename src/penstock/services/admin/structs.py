@@ -207,7 +207,7 @@ class MessageInfo(Absent, kw_only=True):
     receives: int
     body: str | None = None
     body_cut: bool | None = None
-    unreadable: bool | None = None  # its encryption key cannot be used, so that its content is not shown
+    unreadable: bool | None = None  # its key cannot be used, or it is damaged: its content is not shown
     attributes: dict[str, MessageAttribute] | None = None
     group: str | None = None
     dedup_id: str | None = None
