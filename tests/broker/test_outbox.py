@@ -683,6 +683,32 @@ def test_a_power_failure_that_loses_commits_loses_no_later_message(
     assert queues.bodies(queues.dead)[-1] == "later"
 
 
+def test_a_source_whose_store_is_gone_with_its_process_begins_anew(cluster: Cluster) -> None:
+    """The next process of ``--memory`` gives the numbers again that other shards have taken."""
+    queues = Queues(cluster)
+    node = cluster.node(queues.work)
+    queues.send(30)
+    queues.kill()
+    assert len(queues.bodies(queues.dead)) == 30
+
+    node.store.close()
+    shutil.rmtree(node._directory)
+    node.crash()
+    node.create(queues.work, dead_letters=(queues.dead, 1), visibility_ms=SECOND)
+    queues.send(10)
+    queues.kill()
+    assert sorted(queues.bodies(queues.dead)) == sorted(f"m{i}" for i in range(10))
+    assert queues.on_the_way() == 0
+
+    # It is the same store as before: nothing is taken twice.
+    queues.send(1)
+    cluster.network.faults.append("answer lost")
+    queues.kill()
+    node.crash()
+    cluster.advance(10 * SECOND)
+    assert queues.bodies(queues.dead) == ["m0"]
+
+
 # -- where a dead letter is when the answer leaves -----------------------------------------------------------
 
 
