@@ -52,6 +52,8 @@ class Inbox:
             self._taken.put(key, taken)
             self._raised[key] = shard.settled()
         await self._durable(key)
+        # The source forgets its messages when it has the answer, and may sync that before this shard is synced.
+        await shard.synced()
         return msgspec.structs.replace(taken, refusals=taken.all_refusals)
 
     async def _durable(self, key: str) -> None:

@@ -636,6 +636,9 @@ class Route:
             queue.memory.forget()
             queue.memory.reload()
         await shard.settled()
+        if refusals:
+            # With the next page the other shard forgets them, and may sync that before this shard is synced.
+            await shard.synced()
         self.taken = page.upto
 
     def _note_arrived(self, page: OutboxPage) -> None:
