@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -13,7 +15,8 @@ from penstock.broker.failures import (
     FailureReport,
     Failures,
 )
-from penstock.errors import StoreError
+from penstock.broker.shard import RecordTable
+from penstock.errors import StoreError, StoreFull
 from penstock.names import Requester
 from penstock.store.port import LAST, Selection
 from support.shards import ShardsWorld
@@ -157,9 +160,67 @@ def test_the_oldest_reports_of_a_shard_are_forgotten_first(world: World) -> None
     for seq in range(200):
         failures.add(queue.id, seq, [FailureReport("r", "d" * 100, at_ms=seq + 1)])
     left = [seq for seq in range(200) if failures.of(seq)]
-    assert left == list(range(left[0], 200))
     cost = FailureReport("r", "d" * 100).cost
-    assert 20_000 * 8 // 10 <= len(left) * cost <= 20_000
+    assert left == list(range(200 - 20_000 // cost, 200))
+
+
+def test_after_a_restart_the_oldest_reports_are_forgotten_first(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = world.create("q")
+    for seq, at_ms in ((1, 3), (2, 1), (10, 2), (9, 4)):
+        world.broker.partition(0).failures.add(queue.id, seq, [FailureReport("r", at_ms=at_ms)])
+    world.run()
+    monkeypatch.setattr(
+        "penstock.broker.partition.Failures", partial(Failures, bytes_max=4 * FailureReport("r").cost)
+    )
+    world.crash()
+    failures = world.broker.partition(0).failures
+    failures.add(queue.id, 1, [FailureReport("r", at_ms=5)])
+    assert [seq for seq in (1, 2, 9, 10) if failures.of(seq)] == [1, 9, 10]
+    failures.add(queue.id, 3, [FailureReport("r", at_ms=6)])
+    assert [seq for seq in (1, 2, 3, 9, 10) if failures.of(seq)] == [1, 3, 9]
+
+
+def test_reports_of_a_refused_commit_are_undone_without_a_look_at_the_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, report = world.create("q"), FailureReport("r", "d" * 100)
+    failures = Failures(world.shard, bytes_max=200 * report.cost)
+    for seq in range(200):
+        failures.add(queue.id, seq, [report])
+    world.run()
+    looked_at, iterate = [], RecordTable.__iter__
+
+    def counted(table: RecordTable[Any]) -> Iterator[tuple[str, Any]]:
+        for each in iterate(table):
+            looked_at.append(each)
+            yield each
+
+    monkeypatch.setattr(RecordTable, "__iter__", counted)
+    world.refuse_next_commit()
+    for seq in (*range(50, 100), *range(300, 350)):
+        failures.add(queue.id, seq, [report])
+    world.run()
+    assert looked_at == []
+    assert [seq for seq in range(400) if failures.of(seq)] == list(range(200)), "they are as before"
+    assert failures._bytes == 200 * report.cost
+    failures.add(queue.id, 400, [report])
+    assert [seq for seq in range(401) if failures.of(seq)] == [*range(1, 200), 400]
+
+
+def test_a_full_disk_refuses_reports_before_they_are_written(world: World) -> None:
+    world.create("q")
+    world.send("q", "a")
+    (seq,) = seqs(world, "q")
+    world.store.full = True
+    with pytest.raises(StoreFull):
+        world.send("q", "refused")
+    appended, refused = len(world.store.appended), world.shard.refused_commits
+    for _ in range(3):
+        with pytest.raises(StoreFull):
+            report(world, "q", seq)
+    assert (len(world.store.appended), world.shard.refused_commits) == (appended, refused)
 
 
 @pytest.mark.slow

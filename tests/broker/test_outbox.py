@@ -7,6 +7,7 @@ import sqlite3
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import closing
+from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
@@ -28,12 +29,14 @@ from penstock.broker.outbox import (
     encode_departure,
 )
 from penstock.broker.quotas import Quotas
+from penstock.broker.shard import SETTLED
 from penstock.broker.waiting import Ask
 from penstock.errors import (
     DataRefused,
     KeyDisabled,
     SourceNotDeadLetterQueue,
     StoreAway,
+    StoreBroken,
     StoreClosed,
     StoreError,
     StoreFull,
@@ -682,6 +685,140 @@ def test_a_power_failure_that_loses_commits_loses_no_later_message(
     queues.kill()
     cluster.advance(SECOND)
     assert queues.bodies(queues.dead)[-1] == "later"
+
+
+class UnsyncedDisks:
+    """The disks of a cluster with less than full durability: a power failure leaves what was synced last."""
+
+    def __init__(self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, directory: Path) -> None:
+        self._cluster = cluster
+        self._directory = directory
+        self._synced: dict[Path, Path] = {}
+        self.syncs = 0
+        monkeypatch.setattr(FaultyStore, "syncs_late", True)
+        monkeypatch.setattr(FaultyStore, "sync", lambda store: self._sync(store))
+        for node in cluster.nodes:
+            node.store.sync()
+
+    def _sync(self, store: FaultyStore) -> None:
+        self.syncs += 1
+        synced = self._synced[store._directory] = self._directory / f"synced-{self.syncs}"
+        shutil.copytree(store._directory, synced)
+
+    def fail(self) -> None:
+        """The power of all nodes fails, and comes back."""
+        for node in self._cluster.nodes:
+            node.store.close()
+            shutil.rmtree(node._directory)
+            shutil.copytree(self._synced[node._directory], node._directory)
+            node.crash()
+
+
+def test_a_power_failure_loses_no_message_that_arrived_after_the_last_sync_of_its_shard(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    queues = Queues(cluster)
+    queues.send(20)
+    disks = UnsyncedDisks(cluster, monkeypatch, tmp_path)
+    cluster.advance(HOUR)
+    queues.kill()
+    assert (queues.count(queues.work), queues.count(queues.dead)) == ((0, 0, 0), (20, 0, 0))
+    cluster.node(queues.work).store.sync()  # its interval ends before that of the other shard
+    disks.fail()
+    cluster.advance(MINUTE)
+    assert (queues.count(queues.work), queues.count(queues.dead)) == ((0, 0, 0), (20, 0, 0))
+
+
+def test_a_power_failure_loses_no_message_that_was_refused(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The other shard forgets the refusal when it gets the next page."""
+    queues = Queues(cluster)
+    lost, doomed = cluster.name("lost", 1), cluster.name("doomed", 0)
+    node, dead = cluster.node(queues.work), cluster.node(queues.dead)
+    dead.create(lost)
+    node.create(doomed, dead_letters=(lost, 1), visibility_ms=SECOND)
+    node.send(doomed, "refused")
+    node.drain(doomed)
+    cluster.advance(SECOND)
+    dead.drop(lost)
+    disks = UnsyncedDisks(cluster, monkeypatch, tmp_path)
+    node.start(node.queue(doomed).receive(Ask(10, None, None), Caller(), 0))
+    while not node.store.log(LOG_KIND, "1", 0, LAST):
+        assert cluster.step()
+    node.store.sync()
+    cluster.run()
+    queues.send(1)
+    queues.kill()
+    disks.fail()
+    cluster.advance(MINUTE)
+    assert queues.bodies(doomed) == ["refused"]
+
+
+def test_each_page_is_synced_once_unless_every_commit_is(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    queues = Queues(cluster)
+    pages: list[Handover] = []
+    take = Inbox.take
+
+    async def counted(inbox: Inbox, handover: Handover) -> Taken:
+        pages.append(handover)
+        return await take(inbox, handover)
+
+    monkeypatch.setattr(Inbox, "take", counted)
+    disks = UnsyncedDisks(cluster, monkeypatch, tmp_path)
+    before = disks.syncs
+    queues.send(10)
+    queues.kill()
+    assert disks.syncs - before == len(pages) > 0
+
+    monkeypatch.setattr(FaultyStore, "syncs_late", False)
+    synced = disks.syncs
+    queues.send(10)
+    queues.kill()
+    assert queues.count(queues.dead) == (20, 0, 0)
+    assert disks.syncs == synced
+    assert cluster.node(queues.dead).shard.synced() is SETTLED, "the thread that writes is not asked"
+
+
+def test_a_sync_that_fails_ends_the_shard(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(store: FaultyStore) -> None:
+        raise StoreBroken("the disk is gone")
+
+    queues = Queues(cluster)
+    queues.send(1)
+    monkeypatch.setattr(FaultyStore, "syncs_late", True)
+    monkeypatch.setattr(FaultyStore, "sync", fail)
+    queues.kill()
+    assert [str(error) for error in cluster.node(queues.dead).fatal] == ["the disk is gone"]
+    assert queues.on_the_way() == 1, "the source keeps what may be lost"
+
+
+def test_a_source_whose_store_is_gone_with_its_process_begins_anew(cluster: Cluster) -> None:
+    """The next process of ``--memory`` gives the numbers again that other shards have taken."""
+    queues = Queues(cluster)
+    node = cluster.node(queues.work)
+    queues.send(30)
+    queues.kill()
+    assert len(queues.bodies(queues.dead)) == 30
+
+    node.store.close()
+    shutil.rmtree(node._directory)
+    node.crash()
+    node.create(queues.work, dead_letters=(queues.dead, 1), visibility_ms=SECOND)
+    queues.send(10)
+    queues.kill()
+    assert sorted(queues.bodies(queues.dead)) == sorted(f"m{i}" for i in range(10))
+    assert queues.on_the_way() == 0
+
+    # It is the same store as before: nothing is taken twice.
+    queues.send(1)
+    cluster.network.faults.append("answer lost")
+    queues.kill()
+    node.crash()
+    cluster.advance(10 * SECOND)
+    assert queues.bodies(queues.dead) == ["m0"]
 
 
 # -- where a dead letter is when the answer leaves -----------------------------------------------------------

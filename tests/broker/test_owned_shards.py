@@ -210,7 +210,7 @@ def test_nothing_is_answered_from_memory_when_the_lease_has_ended(roomy: ShardsW
         NamesQuestion(name_of(short).space),
         SourcesQuestion(name_of(short)),
         CountQuestion(name_of(short).account),
-        Handover(0, 1, []),
+        Handover(0, 1, "", []),
     ):
         assert isinstance(failure(start(owned.answer(asked, [1]))), NotOwned)
     shard.may_have_new_owner = lambda: False

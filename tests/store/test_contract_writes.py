@@ -55,6 +55,16 @@ def test_everything_is_the_same_after_reopening(driver: Driver) -> None:
     assert driver.store.dedup(7, T0) == [DedupRow(7, 10, b"0123456789abcdef", T0 + 300)]
 
 
+def test_a_sync_leaves_everything_as_it_is(driver: Driver) -> None:
+    driver.store.sync()
+    driver.append(added=[row(1)])
+    end = driver.store.end()
+    driver.store.sync()
+    assert driver.store.end() == end
+    driver.append(added=[row(2)])
+    assert driver.whole() == [row(1), row(2)]
+
+
 def test_the_end_of_the_journal_tells_whether_a_commit_was_made(driver: Driver) -> None:
     owner = driver.state.end.owner
     assert driver.store.end() == JournalEnd(0, owner)

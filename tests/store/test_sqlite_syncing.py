@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import StoreBroken
+from penstock.errors import StoreBroken, StoreClosed
 from penstock.store.changes import Changes
 from penstock.store.port import Mark
 from penstock.store.sqlite.store import NUMBERS_LOST_MAX, SqliteStore
@@ -68,6 +68,7 @@ def test_a_sync_that_failed_is_told_by_the_next_write_and_all_after_it(data: Pat
     driver.append(added=[row(1)])
     disk.await_sync()
     assert isinstance(driver.store, SqliteStore) and driver.store._sync is not None
+    assert driver.store._sync._thread is not None
     driver.store._sync._thread.join(SOON_S)
     for _ in range(2):
         with pytest.raises(StoreBroken, match="could not be synced"):
@@ -81,6 +82,43 @@ def test_without_an_interval_there_is_no_thread(data: Path) -> None:
     store.open()
     assert threading.active_count() == before
     store.close()
+
+
+@pytest.mark.parametrize("every_s", [None, 60.0], ids=["system", "interval"])
+def test_the_log_is_synced_on_request(data: Path, disk: Disk, every_s: float | None) -> None:
+    driver = Driver(lambda: SqliteStore(data, synchronous="normal", sync_every_s=every_s))
+    disk.forget()
+    driver.append(added=[row(1)])
+    assert (driver.store.syncs_late, disk.synced) == (True, [])
+    driver.store.sync()
+    assert disk.synced == ["penstock.db-wal"]
+    assert driver.store.status().sync_times.count == 1  # type: ignore[union-attr]
+    driver.store.close()
+    with pytest.raises(StoreClosed):
+        driver.store.sync()
+
+
+def test_with_full_durability_there_is_nothing_to_sync(data: Path, disk: Disk) -> None:
+    driver = Driver(lambda: SqliteStore(data))
+    disk.forget()
+    driver.append(added=[row(1)])
+    driver.store.sync()
+    assert (driver.store.syncs_late, disk.synced) == (False, [])
+    driver.store.close()
+
+
+def test_a_sync_on_request_that_failed_is_told_by_all_that_follows(data: Path, disk: Disk) -> None:
+    driver = Driver(lambda: SqliteStore(data, synchronous="normal"))
+    driver.append(added=[row(1)])
+    disk.failing = True
+    with pytest.raises(StoreBroken, match="could not be synced"):
+        driver.store.sync()
+    disk.failing = False
+    with pytest.raises(StoreBroken, match="could not be synced"):
+        driver.store.sync()
+    with pytest.raises(StoreBroken, match="could not be synced"):
+        driver.append(added=[row(2)])
+    driver.store.close()
 
 
 @pytest.mark.parametrize(("synchronous", "level"), [("full", 2), ("normal", 1)])

@@ -8,6 +8,7 @@ Long texts are cut, each message keeps its last reports, and a shard the last on
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -73,7 +74,11 @@ class Failures:
         self._shard = shard
         self._bytes_max = bytes_max
         self._records = shard.table(FAILURES, self._undone)  # by seq
-        self._bytes = sum(record.cost for _, record in self._records)
+        self._bytes = 0
+        # What each record counts for, by key: the one whose last report is the oldest comes first.
+        self._costs: OrderedDict[str, int] = OrderedDict()
+        for key, record in sorted(self._records, key=lambda each: each[1].reports[-1].at_ms):
+            self._count(key, record)
         self._watching = False
         if len(self._records):
             self._watch()
@@ -90,6 +95,7 @@ class Failures:
         shard = self._shard
         shard.check_not_ended()
         shard.check_owned()
+        shard.check_sends()
         report = FailureReport(
             report.reason[:REASON_MAX],
             None if report.detail is None else report.detail[:DETAIL_MAX],
@@ -104,8 +110,9 @@ class Failures:
     def add(self, queue: int, seq: int, reports: Iterable[FailureReport]) -> None:
         """Add reports to those of a message, with the open commit."""
         self._put(seq, MessageFailures(queue, (*self.of(seq), *reports)[-REPORTS_PER_MESSAGE:]))
-        if self._bytes > self._bytes_max:
-            self._forget_oldest()
+        self._costs.move_to_end(str(seq))
+        while self._bytes > self._bytes_max:
+            self._remove(int(next(iter(self._costs))))
         self._watch()
 
     def forget_old(self, wall_ms: int) -> None:
@@ -113,26 +120,30 @@ class Failures:
             if record.reports[-1].at_ms <= wall_ms - _AGE_MS_MAX:
                 self._remove(int(key))
 
-    def _forget_oldest(self) -> None:
-        """A tenth at once: looking for the oldest takes a while."""
-        for key, _ in sorted(self._records, key=lambda each: each[1].reports[-1].at_ms):
-            if self._bytes <= self._bytes_max * 9 // 10:
-                return
-            self._remove(int(key))
-
     def _put(self, seq: int, record: MessageFailures) -> None:
-        before = self._records.get(str(seq))
-        self._bytes += record.cost - (0 if before is None else before.cost)
         self._records.put(str(seq), record)
+        self._count(str(seq), record)
 
     def _remove(self, seq: int) -> None:
-        record = self._records.get(str(seq))
-        if record is not None:
-            self._bytes -= record.cost
+        if str(seq) in self._costs:
             self._records.remove(str(seq))
+            self._count(str(seq), None)
 
     def _undone(self, key: str, record: MessageFailures | None) -> None:
-        self._bytes = sum(each.cost for _, each in self._records)
+        was_removed = key not in self._costs
+        self._count(key, record)
+        if was_removed and record is not None:
+            # It was removed as the oldest one, or its message is gone.
+            self._costs.move_to_end(key, last=False)
+
+    def _count(self, key: str, record: MessageFailures | None) -> None:
+        """Count a record as what it is now. The others are not looked at: there may be tens of thousands."""
+        before = self._costs.get(key, 0)
+        if record is None:
+            self._costs.pop(key, None)
+        else:
+            self._costs[key] = record.cost
+        self._bytes += self._costs.get(key, 0) - before
 
     # -- messages that go ------------------------------------------------------------------------------------
 

@@ -72,6 +72,7 @@ class Taken(msgspec.Struct, frozen=True, omit_defaults=True):
     position: int
     refused: tuple[int, ...] = ()  # positions: written up to release 0.2, when a message had one target
     refusals: tuple[TargetRefusal, ...] = ()
+    store: str = ""  # of the source, whose positions these are; empty: written by an earlier release
 
     @property
     def refused_positions(self) -> frozenset[int]:
@@ -92,6 +93,7 @@ class Handover(ShardQuestion[Taken], frozen=True):
     waits: ClassVar[bool] = False
     source: int  # shard
     target: int  # shard
+    store: str  # the id of the store of the source: another store counts its positions from the beginning
     messages: list[HandedMessage]  # the first ones that the source still has for this target, in order
 
     def shards(self, count: int) -> Iterable[int]:

@@ -21,6 +21,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
+from hashlib import blake2b
 from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -250,6 +251,8 @@ class Outbox(Part):
         self.failures = failures
         self.remote = RemoteQueues(others, shard.clock)
         self.stopped = False
+        # A store has its secret for as long as it exists. What travels must not disclose it.
+        self.store_id = blake2b(b"outbox", digest_size=8, key=shard.secret).hexdigest()
         self._queues = queues
         self._shards = shards
         self._routes = {target: Route(self, target) for target in range(shards) if target != shard.index}
@@ -637,7 +640,8 @@ class Route:
         messages = [_handed(leaving, now_ms, outbox.failures) for leaving in handed]
         if not messages:
             return refusals
-        taken = await outbox.others.ask(Handover(outbox.shard.index, self.target, messages))
+        handover = Handover(outbox.shard.index, self.target, outbox.store_id, messages)
+        taken = await outbox.others.ask(handover)
         assert taken.position >= messages[-1].position, "a page is taken whole or not at all"
         for refusal in taken.refusals:
             refusals.setdefault(refusal.position, []).append(refusal)
@@ -664,6 +668,9 @@ class Route:
             queue.memory.forget()
             queue.memory.reload()
         await shard.settled()
+        if refusals:
+            # With the next page the other shard forgets them, and may sync that before this shard is synced.
+            await shard.synced()
         self.taken = page.upto
 
     def _note_arrived(self, page: OutboxPage) -> None:

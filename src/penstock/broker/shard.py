@@ -357,12 +357,24 @@ class Shard:
         if not self._reads and self._reads_done is not None:
             done, self._reads_done = self._reads_done, None
             done.resolve(None)
+        self._check_disk(promise)
+
+    def _check_disk(self, promise: Promise[Any]) -> None:
         try:
             promise.result()
         except StoreBroken as error:
             self._end(error)
         except BaseException:
-            return  # for the reader to handle
+            return  # whoever waits for it handles it
+
+    def synced(self) -> Promise[None]:
+        """Returns a promise that is resolved when no failure of the machine can lose what is durable now. With full
+        durability that is so already. A sync that fails ends the shard."""
+        if not self.store.syncs_late:
+            return SETTLED
+        promise = self.runtime.write(self.store.sync)
+        promise.on_done(self._check_disk)
+        return promise
 
     # -- committing ------------------------------------------------------------------------------------------
 

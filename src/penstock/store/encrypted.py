@@ -86,6 +86,8 @@ class EncryptedStore:
         self._uses: dict[int, KeyUse | None] = {}  # by queue; None: it wants no encryption
         self.newest = 0  # no message has a higher seq
         self.close = store.close
+        self.syncs_late = store.syncs_late
+        self.sync = store.sync
         self.end = store.end
         self.records = store.records
         self.log = store.log

@@ -128,6 +128,14 @@ class Store(Protocol):
         nothing was done; of these, StoreFull passes when there is space again, and DataRefused means that the store
         cannot hold something in this commit. An empty commit is one, too."""
 
+    @property
+    def syncs_late(self) -> bool:
+        """Whether a failure of the machine can lose commits that were made. Then ``sync`` brings them to the disk."""
+
+    def sync(self) -> None:
+        """Return when no failure of the machine can lose the commits that were made before. No append runs at the
+        same time. Raises StoreBroken if the sync fails."""
+
     def end(self) -> JournalEnd:
         """The last commit there is. If it is ours and has our number, a commit of unknown outcome was made.
 

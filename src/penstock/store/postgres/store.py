@@ -46,6 +46,8 @@ _LOST = "another process owns the shard"
 
 
 class PostgresStore:
+    syncs_late = False
+
     def __init__(self, database: Database, readers: Readers, shard: int) -> None:
         self._database = database
         self._shard = shard
@@ -176,6 +178,10 @@ class PostgresStore:
             self._disconnect()
             raise StoreUnknown("the server committed with a warning, so the commit may not be on the standby")
         return skipped
+
+    def sync(self) -> None:
+        """The settings of the database say how durable a commit is. All shards share its log, so that a failure loses
+        no commit without all later ones."""
 
     def maintain(self, rows_max: int) -> bool:
         with self._lock:

@@ -1,4 +1,4 @@
-"""The disk below the data file: free space and the reserve, timed syncs, and what SQLite's errors mean."""
+"""The disk below the data file: free space and the reserve, syncs of the log, and what SQLite's errors mean."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from time import perf_counter
 
 from penstock.errors import DataRefused, StoreBroken, StoreError, StoreFull
@@ -119,22 +119,26 @@ def _allocate(path: Path, allocated: int, size: int) -> None:
         os.close(fd)
 
 
-class TimedSync:
-    """Syncs the log from time to time, for those who trade the last moments before a power cut for speed.
+class LogSync:
+    """Syncs the log when it is asked to, and from time to time if there is an interval, for those who trade the last
+    moments before a power cut for speed.
 
     What a commit wrote is with the operating system at once: a crash of the process costs nothing. After a sync that
-    failed the next append raises StoreBroken, because what is on the disk is unknown from then on."""
+    failed every append raises StoreBroken, because what is on the disk is unknown from then on."""
 
-    def __init__(self, log: Path, every_s: float, times: Histogram) -> None:
+    def __init__(self, log: Path, every_s: float | None, times: Histogram) -> None:
         self._log = log
         self._times = times
         self._fd = os.open(log, os.O_RDONLY | os.O_CLOEXEC)  # kept: callers may use up all descriptors
-        self._every_s = every_s
         self._unsynced = Event()
         self._ended = Event()
         self._failure: OSError | None = None
-        self._thread = Thread(target=self._run, name="penstock-sync", daemon=True)
-        self._thread.start()
+        # The system reports a failure once: no other sync may end well before it is noted.
+        self._lock = Lock()
+        self._thread: Thread | None = None
+        if every_s is not None:
+            self._thread = Thread(target=self._run, args=(every_s,), name="penstock-sync", daemon=True)
+            self._thread.start()
 
     def check(self) -> None:
         if self._failure is not None:
@@ -144,20 +148,31 @@ class TimedSync:
         """Note that there is something to sync, within the time."""
         self._unsynced.set()
 
-    def close(self) -> None:
-        """End the thread. Closing the store syncs what is left."""
-        self._ended.set()
-        self._unsynced.set()
-        self._thread.join()
-        os.close(self._fd)
-
-    def _run(self) -> None:
-        while self._unsynced.wait() and not self._ended.wait(self._every_s):
-            self._unsynced.clear()  # first: what is written from here on may be too late for this sync
+    def sync(self) -> None:
+        """Sync what was written before. Raises StoreBroken if that fails, or has failed before."""
+        with self._lock:
+            self.check()
             began_s = perf_counter()
             try:
                 os.fsync(self._fd)
             except OSError as error:
                 self._failure = error
+            else:
+                self._times.observe(perf_counter() - began_s)
+            self.check()
+
+    def close(self) -> None:
+        """End the thread. Closing the store syncs what is left."""
+        self._ended.set()
+        self._unsynced.set()
+        if self._thread is not None:
+            self._thread.join()
+        os.close(self._fd)
+
+    def _run(self, every_s: float) -> None:
+        while self._unsynced.wait() and not self._ended.wait(every_s):
+            self._unsynced.clear()  # first: what is written from here on may be too late for this sync
+            try:
+                self.sync()
+            except StoreBroken:
                 return
-            self._times.observe(perf_counter() - began_s)

@@ -26,7 +26,7 @@ from penstock.store.changes import Changes
 from penstock.store.port import Mark, ShardState, StoreStatus
 from penstock.store.sqlite import file
 from penstock.store.sqlite.cleanup import Shrinking, remove_void_rows
-from penstock.store.sqlite.disk import Reserve, TimedSync, file_bytes, free_bytes, room_for, store_error
+from penstock.store.sqlite.disk import LogSync, Reserve, file_bytes, free_bytes, room_for, store_error
 from penstock.store.sqlite.read import Reads
 from penstock.store.sqlite.write import write
 
@@ -57,7 +57,7 @@ class SqliteStore:
         self._sync_every_s = sync_every_s
         self._migrations = migrations
         self._accept_data_loss = accept_data_loss
-        self._sync: TimedSync | None = None
+        self._sync: LogSync | None = None
         self._sync_times = Histogram()
         self._lock_file = file.LockFile(directory / file.LOCK_FILE)
         self._reserve = Reserve(directory / file.RESERVE_FILE)
@@ -112,7 +112,7 @@ class SqliteStore:
             self._take_ownership(self._writer)
             self._reads.open(file.connect(path, self._synchronous, reads_only=True))
             state = self._reads.state()
-        if self._synchronous == "normal" or self._accept_data_loss:
+        if self.syncs_late or self._accept_data_loss:
             # Commits may be lost that other shards know of. They take no message whose number they have taken before.
             mark = state.mark
             numbers = NUMBERS_LOST_MAX if mark.next_number > 1 else 0
@@ -120,8 +120,8 @@ class SqliteStore:
         log = self._directory / file.LOG_FILE
         self._inodes = {str(each): os.stat(each).st_ino for each in (path, log)}
         self._full = not self._reserve.restore()
-        if self._sync_every_s is not None:
-            self._sync = TimedSync(log, self._sync_every_s, self._sync_times)
+        if self.syncs_late:
+            self._sync = LogSync(log, self._sync_every_s, self._sync_times)
         return state
 
     def _take_ownership(self, connection: sqlite3.Connection) -> None:
@@ -134,11 +134,11 @@ class SqliteStore:
                 raise  # on a full disk the lock file is enough to know who owns the data
 
     def close(self) -> None:
-        sync, self._sync = self._sync, None
-        if sync is not None:
-            sync.close()
         self._reads.close()
         with self._write_lock:
+            sync, self._sync = self._sync, None
+            if sync is not None:
+                sync.close()
             writer, self._writer = self._writer, None
             if writer is not None:
                 writer.close()
@@ -161,6 +161,17 @@ class SqliteStore:
             self._full = True
             self._reserve.release()
             raise
+
+    @property
+    def syncs_late(self) -> bool:
+        return self._synchronous == "normal"
+
+    def sync(self) -> None:
+        with self._write_lock:
+            if self._writer is None:
+                raise StoreClosed("the store is closed")
+            if self._sync is not None:
+                self._sync.sync()
 
     def maintain(self, rows_max: int) -> bool:
         more = self._in_transaction(remove_void_rows, rows_max) or self._shrink(rows_max)
