@@ -27,6 +27,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     expiry_pause_ms: int = 10 * MINUTE
     """After a stop of this length, what expired during it is kept for as long again; 0: not at all."""
 
+    dead_letters_per_turn: int = 200
+    """A receive that finds more dead letters goes on when the commit with so many of them is durable."""
+
     # Quotas of one account; 0: unlimited.
     quota_queues: int = 0
     quota_messages: int = 0

@@ -54,6 +54,7 @@ TINY = Limits(
     listed_rows=3,
     delayed_window_max=4,
     lanes_max=3,
+    dead_letters_per_turn=2,
 )
 """Limits with so little memory that a dozen messages are a backlog: everything is paged."""
 

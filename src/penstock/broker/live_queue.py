@@ -171,7 +171,7 @@ class LiveQueue:
         if not loaded:
             return
         self.memory.read_ahead(now_ms)
-        if waiting.short_polls and not self.rules.backlog.reading:
+        if waiting.short_polls and not self.rules.backlog.reading and not waiting.paused:
             waiting.end_short_polls()
         if waiting.long_polls or waiting.short_polls:
             waiting.set_timer(self.rules.next_deadline_ms())
@@ -261,7 +261,7 @@ class LiveQueue:
             await self.memory.load()
         wait_ms = settings.wait_ms if wait_ms is None else wait_ms
         now_ms = shard.clock.now_ms()
-        deliveries = self._decide_receive(ask, now_ms)
+        deliveries = [] if self.waiting.paused else self._decide_receive(ask, now_ms)
         self.decided(now_ms)
         if not deliveries:
             deliveries = await self._wait(ask, caller, wait_ms)
@@ -306,7 +306,7 @@ class LiveQueue:
         if not wait_ms:
             if not self.settings.fifo and backlog.in_flight >= self._shard.limits.in_flight_max:
                 raise TooManyInFlight
-            if not backlog.reading:
+            if not backlog.reading and not self.waiting.paused:
                 return []
         if caller.gone or self._shard.released or self._shard.ended is not None:
             return []  # those that waited were answered when the shard was given back or the server stopped
@@ -345,6 +345,8 @@ class LiveQueue:
             assert redrive is not None
             ask.left = self._context.delivery.dead_letter(entry, self, redrive.target, now_ms)
             shard.open_commit.noted.append((entry.seq, DEAD_LETTERED, f"to {redrive.target.name}"))
+        if len(dead) == shard.limits.dead_letters_per_turn:
+            self.waiting.pause()
         return deliveries
 
     def _note_receive(

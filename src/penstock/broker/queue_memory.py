@@ -25,11 +25,15 @@ log = logging.getLogger("penstock.broker")
 
 _RETRY_MS = SECOND
 _SENDS_PER_READ = 20_000
+# Every third try to load a queue keeps commits from beginning: messages may arrive with each of them.
+_TRIES_PER_HOLD = 3
 _NOTHING = Usage(0, 0)
 
 
 class QueueMemory:
-    __slots__ = ("_generation", "_loading", "_outdated", "_queue", "_shard", "loaded", "read_done")
+    __slots__ = (
+        "_generation", "_loading", "_outdated", "_queue", "_recalled", "_shard", "loaded", "read_done",
+    )  # fmt: skip
 
     def __init__(self, shard: Shard, queue: LiveQueue) -> None:
         self._shard = shard
@@ -37,8 +41,9 @@ class QueueMemory:
         self.loaded = False  # whether memory knows what the store holds
         self.read_done: Promise[None] | None = None  # of the read under way
         self._loading: Promise[None] | None = None
-        self._outdated = False  # messages arrived while the queue was being loaded
+        self._outdated = False  # messages arrived since the first read of the load began
         self._generation = 0  # counts how often memory was thrown away: answers to earlier reads are void
+        self._recalled = -1  # the generation of memory that knows the sends again
 
     # -- loading ---------------------------------------------------------------------------------------------
 
@@ -55,25 +60,11 @@ class QueueMemory:
                 await self._loading
 
     async def _load(self, loading: Promise[None]) -> None:
-        shard, queue = self._shard, self._queue
+        shard, queue, tries = self._shard, self._queue, 0
         try:
             while not self.loaded and not queue.deleted and not shard.released:
-                self._outdated = False
-                try:
-                    await shard.settled(queue)
-                except DecideAgain:
-                    continue
-                generation, now_ms = self._generation, shard.clock.now_ms()
-                purged_to, fifo = queue.rules.backlog.purged_to, queue.settings.fifo
-                restored = await shard.read(
-                    partial(_first_read, shard.store, queue.id, purged_to, fifo, now_ms)
-                )
-                await self._recall_sends(generation, now_ms)
-                if shard.coming(queue):
-                    continue  # what was read may include them already
-                if self._generation == generation and not self._outdated and not queue.deleted:
-                    queue.rules.restore(restored, now_ms)
-                    self.loaded = True
+                tries += 1
+                await self._try_to_load(between_commits=tries % _TRIES_PER_HOLD == 0)
         except Exception as error:
             self._loading = None
             loading.fail(error)
@@ -82,10 +73,33 @@ class QueueMemory:
             queue.decided(shard.clock.now_ms())
             loading.resolve(None)
 
+    async def _try_to_load(self, *, between_commits: bool) -> None:
+        """Load what the store holds. This fails if messages arrive meanwhile: the store may have had them already.
+
+        Sends wait for the memory, but dead letters, moved messages and jobs do not. ``between_commits``: none
+        arrives."""
+        shard, queue = self._shard, self._queue
+        try:
+            await shard.settled(queue)
+        except DecideAgain:
+            return
+        generation, now_ms = self._generation, shard.clock.now_ms()
+        await self._recall_sends(generation, now_ms)
+        purged_to, fifo = queue.rules.backlog.purged_to, queue.settings.fifo
+        read_rows = partial(_first_read, shard.store, queue.id, purged_to, fifo, now_ms)
+        self._outdated = False
+        restored = await (shard.read_between_commits if between_commits else shard.read)(read_rows)
+        if shard.coming(queue):
+            return
+        if self._generation == generation and not self._outdated and not queue.deleted:
+            queue.rules.restore(restored, now_ms)
+            self.loaded = True
+
     async def _recall_sends(self, generation: int, now_ms: int) -> None:
-        """Read the deduplication memory of a FIFO queue a page at a time: it can be a million sends."""
+        """Read the deduplication memory of a FIFO queue a page at a time: it can be a million sends. Once is enough,
+        because sends wait for the memory."""
         shard, rules, after, full = self._shard, self._queue.rules, 0, True
-        if not isinstance(rules, FifoQueue) or self._generation != generation:
+        if not isinstance(rules, FifoQueue) or self._recalled == generation:
             return
         rules.dedup.clear()
         while full:
@@ -95,6 +109,7 @@ class QueueMemory:
             rules.recall(sends)
             full = len(sends) == _SENDS_PER_READ
             after = sends[-1].seq if sends else after
+        self._recalled = generation
 
     def accepts_arrivals(self) -> bool:
         """Whether memory can add messages that arrive now. While it is being loaded it cannot, and is loaded

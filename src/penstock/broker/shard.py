@@ -30,7 +30,7 @@ from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from penstock.broker.history import EventKind
-from penstock.broker.runtime import Runtime
+from penstock.broker.runtime import Runtime, Timer
 from penstock.clock import Clock
 from penstock.errors import (
     DataRefused,
@@ -60,6 +60,7 @@ _TURNS_MAX = 4
 _RETRY_MS = SECOND
 _UNKNOWN_MS_MAX = 5 * SECOND  # requests wait at most this long for the outcome of a commit
 _RECEIVES_WRITTEN_AFTER_MS = 100
+_HELD_MS_MAX = 5 * SECOND  # commits wait at most this long for a read
 # After the store has refused data, each request has a commit of its own for this long.
 _ALONE_MS = 10 * SECOND
 _MAINTAIN_ROWS, _MAINTAIN_TIMES = 256, 16
@@ -145,12 +146,14 @@ class Shard:
         self._alone_until_ms = 0
         self._reads = 0  # under way
         self._reads_done: Promise[None] | None = None  # for the close that waits for them
+        # No commit begins before these reads have ended, or their timers.
+        self._held_by: dict[Promise[Any], Timer] = {}
         # They are given when all participants were notified.
         self._answers: list[tuple[Promise[Any], Any]] | None = None
         self._later: LaterUpdates = {}  # updates that wait for a later commit, by seq
         self._later_of: set[Participant] = set()  # whose they are
         self._scheduled = False
-        self._again = False  # a flush was put off because a commit was under way
+        self._again = False  # a flush was put off because a commit was under way, or because of a read
         self._turns = self._rows = 0  # how often we looked whether more comes, and how much there was
         self._commit_now_ms = 0  # when the commit under way began; 0 while another thread writes it
         self._begin(state.end.number + 1)
@@ -352,6 +355,22 @@ class Shard:
         promise.on_done(self._check_read)
         return promise
 
+    def read_between_commits(self, function: Callable[[], T]) -> Promise[T]:
+        """Do the same as :meth:`read`, and begin no commit before it has ended. If the store is slow or away, commits
+        go on after some seconds."""
+        read = self.read(function)
+        until_ms = self.clock.now_ms() + _HELD_MS_MAX
+        self._held_by[read] = self.runtime.at(until_ms, partial(self._end_hold, read))
+        read.on_done(self._end_hold)
+        return read
+
+    def _end_hold(self, read: Promise[Any]) -> None:
+        timer = self._held_by.pop(read, None)
+        if timer is not None:
+            timer.cancel()
+            if self._again and not self._scheduled:
+                self._schedule()
+
     def _check_read(self, promise: Promise[Any]) -> None:
         self._reads -= 1
         if not self._reads and self._reads_done is not None:
@@ -386,7 +405,7 @@ class Shard:
 
     def _flush(self) -> None:
         commit, under_way = self.open_commit, self._under_way
-        if under_way is None and not self._closed:
+        if under_way is None and not self._closed and not self._held_by:
             # Are requests coming in just now? Then their changes come along: many cost one commit, as one does. A
             # lone request commits at once; none waits for more than a few turns of the loop.
             rows, self._rows = self._rows, commit.changes.rows
@@ -395,8 +414,8 @@ class Shard:
                 self.runtime.soon(self._flush)
                 return
         self._scheduled = False
-        self._again = under_way is not None
-        if under_way is not None:
+        self._again = under_way is not None or bool(self._held_by)
+        if self._again:
             return
         closed = self._closed.popleft() if self._closed else None
         if closed is not None:

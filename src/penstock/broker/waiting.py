@@ -2,6 +2,9 @@
 
 Nothing polls: every decision on the queue serves its waiting receives, first come first served. While there are any,
 one timer is set to the next moment when a message can become available.
+
+A decision that has moved many dead letters pauses all receives of the queue until its commit is durable. So thousands
+of them become many small commits, between which others have the loop, and the message behind them is still found.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import msgspec
 from penstock.broker.handover import Departed
 from penstock.broker.runtime import Timer
 from penstock.broker.shard import Shard
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, StoreError
 from penstock.names import Requester
 from penstock.promise import Promise
 from penstock.queues.backlog import NEVER
@@ -62,7 +65,7 @@ class Waiter:
 class WaitingReceives:
     """The waiting receives of one queue."""
 
-    __slots__ = ("_decide", "_due", "_shard", "_timer", "_timer_ms", "long_polls", "short_polls")
+    __slots__ = ("_decide", "_due", "_shard", "_timer", "_timer_ms", "long_polls", "paused", "short_polls")
 
     def __init__(
         self, shard: Shard, decide: Callable[[Ask, int], list[Delivery]], due: Callable[[], None]
@@ -73,7 +76,9 @@ class WaitingReceives:
         self._due = due
         # Ordered, and quick to leave when ten thousand connections are closed at once.
         self.long_polls: OrderedDict[Waiter, None] = OrderedDict()
-        self.short_polls: OrderedDict[Waiter, None] = OrderedDict()  # wait only while messages are being read
+        # They wait only while messages are being read, or while receives are paused.
+        self.short_polls: OrderedDict[Waiter, None] = OrderedDict()
+        self.paused = False  # whether no receive is decided for now
         self._timer: Timer | None = None
         self._timer_ms = 0
 
@@ -102,7 +107,7 @@ class WaitingReceives:
         if self._shard.may_have_new_owner():
             return  # they end when the shard is dropped
         for line in (self.short_polls, self.long_polls):
-            while line:
+            while line and not self.paused:
                 waiter = next(iter(line))
                 deliveries = self._decide(waiter.ask, now_ms)
                 if not deliveries:
@@ -111,6 +116,27 @@ class WaitingReceives:
                 del line[waiter]
                 waiter.stop_waiting()
                 self._shard.answer(waiter.answer, deliveries)
+
+    def pause(self) -> None:
+        """Decide no receive before the open commit is durable, and then serve those that wait."""
+        self.paused = True
+        self._shard.open_commit.done.on_done(self._commit_ended)
+
+    def _commit_ended(self, outcome: Promise[None]) -> None:
+        try:
+            outcome.result()
+        except StoreError as error:
+            self.paused = False
+            # A long poll goes on when the memory of the queue has been loaded again; a short one rests on the commit.
+            self._end_some(deque(self.short_polls), error)
+        else:
+            # The requests of the commit are answered first.
+            self._shard.runtime.soon(self._end_pause)
+
+    def _end_pause(self) -> None:
+        self.paused = False
+        if self:
+            self._due()
 
     def end_short_polls(self) -> None:
         """Answer all short polls with no messages: there is no read that could bring messages for them."""

@@ -118,11 +118,12 @@ class Queue(ABC):
     ) -> ReceiveResult:
         """Hand out up to ``count`` messages. Those received ``receives_max`` times in this queue are dead instead.
 
-        ``hold``: who receives, to be kept with them."""
+        With ``limits.dead_letters_per_turn`` of them the receive ends, and messages may be left that it could hand
+        out. ``hold``: who receives, to be kept with them."""
         self.advance(now_ms, changes)
         backlog = self.backlog
         cutoff_ms, in_flight_max = backlog.expiry_cutoff_ms(now_ms), self.limits.in_flight_max
-        fifo = self.settings.fifo
+        dead_max, fifo = self.limits.dead_letters_per_turn, self.settings.fifo
         deliveries: list[Delivery] = []
         dead: list[Entry] = []
         shown: list[Entry] = []
@@ -137,6 +138,8 @@ class Queue(ABC):
             if receives_max is not None and is_dead_letter(entry, receives_max):
                 self._forget(entry, now_ms, changes.number)
                 dead.append(entry)
+                if len(dead) == dead_max:
+                    break
                 continue
             entry.receives += 1
             if entry.receives >= self._new_place_after:
