@@ -656,6 +656,22 @@ def test_a_task_sends_no_more_until_its_last_messages_have_arrived() -> None:
         assert latest(source, here).status == "completed"
 
 
+def test_a_stop_ends_tasks_that_wait_for_their_messages() -> None:
+    with Cluster() as cluster:
+        here, away = cluster.name("here", 0, ""), cluster.name("away", 2, "")
+        source = cluster.node(here)
+        cluster.node(away).create(away)
+        fill(source, here, [f"m{n}" for n in range(300)])
+        cluster.network.faults.extend(["request lost"] * 1000)
+        begin(source, here, Operation.MOVE, away)
+        cluster.advance(SECOND)
+        source.do(source.broker.stop())
+        source.crash()
+        cluster.network.faults.clear()
+        cluster.advance(MINUTE)
+        assert (latest(source, here).status, cluster.node(away).counts(away)[0]) == ("completed", 300)
+
+
 def test_a_task_of_an_earlier_version_waits_for_all_shards() -> None:
     """Its record does not say which shards its messages are for."""
     with Cluster() as cluster:

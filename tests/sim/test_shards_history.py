@@ -30,7 +30,7 @@ from penstock.broker.delivery import QueueDelivery, Refusal
 from penstock.broker.handover import Cause, Departed, Handover, QueueTarget, Taken, TargetRefusal
 from penstock.broker.inbox import INBOXES, Inbox
 from penstock.broker.operations import Operation
-from penstock.broker.outbox import LOG_KIND, OUTBOX, Leaving, Outbox, OutboxPage, Route
+from penstock.broker.outbox import LOG_KIND, OUTBOX, Leaving, Outbox, OutboxPage, Route, decode_departure
 from penstock.broker.partition import Partition
 from penstock.broker.parts import Part
 from penstock.broker.waiting import Ask
@@ -41,7 +41,7 @@ from penstock.promise import Promise
 from penstock.queues.filters import MessageFilter
 from penstock.queues.messages import Entry, Received, decode_content
 from penstock.store.port import LAST
-from support.cluster import Cluster, Fault
+from support.cluster import Cluster, Fault, Node
 from support.generated import HISTORIES
 from support.world import MINUTE, ROOMY, SECOND, TINY, AnswerLost, Caller, name_of, outgoing
 
@@ -367,16 +367,25 @@ class StandardShardsHistory(ShardsHistory):
 
     @rule(which=st.integers(1, 2))
     def drop(self, which: int) -> None:
-        """What is in the queue goes with it; what is on its way there does not."""
+        """What is in the queue goes with it, and what has left it and comes back; what is on its way there stays."""
         queue = (self.work, self.dead, self.other)[which]
         node = self.cluster.node(queue)
         self.release()
         self.run_all()
         if name_of(queue) in node.broker.by_name:
             rows = node.stored(queue)
-            contents = node.store.contents([row.seq for row in rows])
+            contents = node.store.contents([row.seq for row in rows] + self.left(node, queue))
             self.perhaps_gone |= {decode_content(content).body for content in contents.values()}
             self.outcome(queue, node.broker.drop(node.queue(queue)))
+
+    def left(self, node: Node, queue: str) -> list[int]:
+        """Returns which messages are on their way from a queue."""
+        departures = [
+            decode_departure(row.data)
+            for target in range(self.cluster.shards)
+            for row in node.store.log(LOG_KIND, str(target), 0, LAST)
+        ]
+        return [departure.seq for departure in departures if departure.leaving == name_of(queue)]
 
     @rule(which=st.integers(1, 2))
     def create(self, which: int) -> None:

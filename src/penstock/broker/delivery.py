@@ -313,7 +313,8 @@ class QueueDelivery:
 
     async def has_room(self, departures: Mapping[int, int]) -> bool:
         """Whether what a task has sent to other shards has arrived. If it has not, this waits for it, for up to a
-        second. A task sends nothing more before: what others send takes the same way, and would come behind it."""
+        second. A task sends nothing more before: what others send takes the same way, and would come behind it.
+        Raises StoreClosed if nothing is handed over any more."""
         return self._outbox is None or await self._outbox.have_arrived(departures)
 
     def on_returned(self, notify: Callable[[str, str], None]) -> None:

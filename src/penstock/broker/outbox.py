@@ -45,7 +45,7 @@ from penstock.broker.other_shards import RemoteQueues
 from penstock.broker.parts import Part
 from penstock.broker.questions import OtherShards
 from penstock.broker.shard import Shard
-from penstock.errors import DepartureUnreadable, KeyUnavailable, PenstockError, QueueMissing
+from penstock.errors import DepartureUnreadable, KeyUnavailable, PenstockError, QueueMissing, StoreClosed
 from penstock.limits import DAY, MINUTE, SECOND
 from penstock.names import QueueName, shard_of
 from penstock.promise import Promise, run_detached
@@ -370,7 +370,9 @@ class Outbox(Part):
 
     async def have_arrived(self, departures: Mapping[int, int]) -> bool:
         """Whether the messages up to a position for each shard have arrived or were refused. If not, this waits for
-        them, for up to a second."""
+        them, for up to a second. Raises StoreClosed if nothing is handed over any more."""
+        if self.stopped:
+            raise StoreClosed("the shard is closed or changes its owner")
         routes = (
             (self._routes[target], upto) for target, upto in departures.items() if target in self._routes
         )
