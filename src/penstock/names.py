@@ -122,6 +122,11 @@ class Home(msgspec.Struct, frozen=True):
         """Returns the home that a key of a record names."""
         return cls(int(key[:16], 16))
 
+    @staticmethod
+    def rest_of_key(key: str) -> str:
+        """Returns what the key says after the home."""
+        return key[17:]
+
 
 class Requester(msgspec.Struct, frozen=True, gc=False):
     """Who made a request, as an operator wants to see it. One object serves many requests."""

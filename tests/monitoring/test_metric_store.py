@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitoring.world import SPACE, MonitoringWorld
-from penstock.errors import StoreAway, StoreUnknown
+from penstock.errors import StoreAway, StoreError, StoreUnknown
 from penstock.limits import DAY, HOUR, MINUTE, SECOND
 from penstock.metrics.buckets import Bucket
 from penstock.metrics.series import BUCKET_CHUNKS, MetricKey
@@ -138,6 +138,33 @@ def test_a_refused_commit_counts_nothing(world: MonitoringWorld, cw: Any) -> Non
     put(cw, 2)
     world.crash()
     assert total(world, cw) == 2
+
+
+def test_a_refused_commit_sums_what_was_sent_once(
+    world: MonitoringWorld, cw: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(20):
+        put(cw)
+    store = metrics(world)
+    ((_, sent), *_) = store._sent
+    costs = 0
+
+    def counted(data: SentData) -> int:
+        nonlocal costs
+        costs += 1
+        return 100
+
+    monkeypatch.setattr(SentData, "cost", property(counted))
+    for _ in range(30):
+        store.keep(sent)
+    costs = 0
+    world.refuse_next_commit()
+    settled = store._shard.settled()
+    world.run()
+    with pytest.raises(StoreError):
+        settled.result()
+    put(cw)
+    assert costs == 1 + 21, "the new one, and each once"
 
 
 def test_chunks_that_could_not_be_stored_are_stored_later(world: MonitoringWorld, cw: Any) -> None:

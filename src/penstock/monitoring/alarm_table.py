@@ -37,7 +37,7 @@ from penstock.monitoring.alarm_records import (
     alarms_home,
 )
 from penstock.monitoring.limits import MonitoringLimits
-from penstock.names import Space
+from penstock.names import Home, Space
 from penstock.promise import Promise, run_detached
 from penstock.turns import Steps, Turns
 
@@ -490,9 +490,10 @@ class AlarmTable(Part):
             self._enter(alarm)
             self._note_changed(alarm.space, [*self.children(alarm), alarm.name])
         else:
-            for each in list(self):
-                if _key(each) == key:
-                    self._leave(each)
+            name = Home.rest_of_key(key)
+            for alarms in list(self._by_space.values()):
+                if (alarm := alarms.get(name)) is not None and _key(alarm) == key:
+                    self._leave(alarm)
 
 
 def _named(space: Space, names_or_arns: Iterable[str]) -> list[str]:

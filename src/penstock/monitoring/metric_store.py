@@ -252,6 +252,7 @@ class MetricStore(Part):
         self._sent: RecordTable[SentData] = shard.table(kinds.sent, self._undone)
         self._joined: set[str] = set()  # records of what was sent that is part of the series
         self._sent_bytes = 0
+        self._is_sent_counted = False
         self._records = RenewedTable(shard, kinds.metrics, kinds.former_metrics)
         self._chunks = RenewedTable(shard, kinds.chunks, kinds.former_chunks)
         self._old: list[str] = []  # chunks that are to be removed from the store
@@ -277,7 +278,6 @@ class MetricStore(Part):
             if stored is not None:
                 stored.of_unit(unit).put_chunk(ChunkId(int(bucket_s), int(number)), packed)
         self._join_all()
-        self._count_sent()
         for metric in self:
             self._trim(metric)
         finished(self._measure())
@@ -338,6 +338,14 @@ class MetricStore(Part):
         self._sent_bytes += sent.cost
         return key
 
+    @property
+    def _sent_too_much(self) -> bool:
+        """Whether what was sent should be stored in chunks before its time."""
+        if not self._is_sent_counted:
+            self._is_sent_counted = True
+            self._sent_bytes = sum(each.cost for _, each in self._sent)
+        return self._sent_bytes > _SENT_BYTES_MAX
+
     async def join(self, keys: Iterable[str]) -> None:
         """What was sent and is durable becomes part of the series."""
         for key in keys:
@@ -353,7 +361,7 @@ class MetricStore(Part):
                 self._joining = None
                 done.resolve(None)
         self._set_timer()
-        if self._sent_bytes > _SENT_BYTES_MAX:
+        if self._sent_too_much:
             self._store_soon()
 
     def check_room(self, space: Space, keys: Iterable[MetricKey]) -> None:
@@ -366,16 +374,13 @@ class MetricStore(Part):
             raise QuotaReached("metrics in one shard", self._metrics_max)
 
     def _undone(self, key: str, record: SentData | None) -> None:
-        self._count_sent()
+        self._is_sent_counted = False  # once for all records of the commit: there may be tens of thousands
         if record is None:
             self._on_undone(key)
         else:
             # The commit was to store chunks instead of it: it is there again, and part of the series already. The
             # outcome of that commit may have been unknown for long.
             self._joined.add(key)
-
-    def _count_sent(self) -> None:
-        self._sent_bytes = sum(each.cost for _, each in self._sent)
 
     def _join_all(self) -> None:
         """Everything that was sent and is durable becomes part of the series."""
@@ -466,7 +471,7 @@ class MetricStore(Part):
         joined, self._joined = self._joined, set()
         for key in joined:
             self._sent.remove(key)
-        self._count_sent()
+        self._is_sent_counted = False
         try:
             await shard.settled()
         except StoreError:
