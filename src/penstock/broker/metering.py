@@ -202,6 +202,10 @@ class Metering(Part):
         except StoreError as error:
             log.debug("the oldest messages of %d queues cannot be read: %s", len(due), error)
             return
+        except Exception:
+            # Without this look there would be no other.
+            log.exception("looking for the oldest messages failed")
+            return
         for queue in due:
             if (meter := self._meters.get(queue)) is not None:
                 meter.oldest = found.get(queue)
