@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
-from penstock.errors import StoreError
+from penstock.broker.waiting import Ask
+from penstock.errors import StoreAway, StoreError
 from penstock.limits import MINUTE
 from support.shards import ShardsWorld
-from support.world import SECOND, UNMETERED, outgoing
+from support.world import SECOND, UNMETERED, Caller, World, outgoing
 
 KINDS = pytest.mark.parametrize("kind", ["", ".fifo"], ids=["standard", "fifo"])
 PLACES = pytest.mark.parametrize("shard_of_dead", [0, 1], ids=["same shard", "other shard"])
@@ -176,3 +178,41 @@ def test_the_rest_stays_when_the_client_is_gone(world: ShardsWorld) -> None:
     assert 0 < moved < DEAD
     assert world.receive(work) == []
     assert world.counts(dead) == (DEAD, 0, 0)
+
+
+def test_nothing_is_looked_for_in_a_pause() -> None:
+    """A message that becomes due meanwhile is found when the pause ends."""
+    with World(msgspec.structs.replace(UNMETERED, dead_letters_per_turn=1)) as world:
+        world.create("dead")
+        world.create("work", dead_letters=("dead", 1), visibility_ms=SECOND)
+        world.send_all("work", "a", "b")
+        assert len(world.drain_up_to("work", 2)) == 2
+        world.send("work", "later", delay_ms=2 * SECOND)
+        world.advance(SECOND)
+        world.hold_commits()
+        poll = world.begin_poll("work", wait_ms=MINUTE)
+        world.run()
+        assert world.queue("work").waiting.paused
+        world.advance(10 * SECOND)
+        assert not poll.done
+        world.release_commits()
+        world.run()
+        assert poll.bodies == ["later"]
+
+
+def test_no_receive_pauses_for_a_commit_that_has_failed() -> None:
+    """While the outcome of an earlier commit is unknown, the open one has failed and is never written."""
+    with World(msgspec.structs.replace(UNMETERED, dead_letters_per_turn=1)) as world:
+        world.create("dead")
+        world.create("work", dead_letters=("dead", 1), visibility_ms=SECOND)
+        world.send("work", "good", delay_ms=SECOND)
+        world.send("work", "bad")
+        (bad,) = world.receive("work")
+        assert bad.content.body == "bad"
+        world.clock.advance(SECOND)
+        queue = world.queue("work")
+        answer = queue.waiting.wait(Ask(2, None, None), Caller(), 0)
+        world.shard.open_commit.done.fail(StoreAway("the outcome is not known"))
+        queue.decided(world.clock.now_ms())
+        assert answer.done
+        assert not queue.waiting.paused

@@ -99,6 +99,7 @@ def held(stores: list[Store], name: QueueName) -> list[bytes]:
         (Taken(20), [11, 12, 13], 4),
         (Taken(22), [13], 5),
         (Taken(22, (22,)), [12, 13], 5),
+        (Taken(22, store="a store that this one has replaced"), [10, 11, 12, 13], 4),
     ],
 )
 def test_what_has_not_arrived_goes_back(
@@ -115,6 +116,22 @@ def test_what_has_not_arrived_goes_back(
     (task,) = [data for store in target.stores for data in store.records(MOVE_TASKS.name).values()]
     assert MOVE_TASKS.decode(task).moved == moved
     assert not any(store.records(INBOXES.name) for store in target.stores)
+
+
+def test_a_delayed_message_goes_back_with_its_delay() -> None:
+    source, target, due_ms = site(None), MemorySite(3), NOW_MS + 60_000
+    more = Changes(2, 1)
+    more.add_row(row(14, OUTBOX))
+    departure = Departure(14, Cause.MOVE, (QueueTarget(TARGET),), SOURCE.name, 1, SOURCE, due_ms=due_ms)
+    more.logs.append(LogRow(LOG_KIND, "1", 23, encode_departure(departure)))
+    source.stores[0].append(more, Mark(30, NOW_MS, NOW_MS))
+    with opened(source) as sources, opened(target) as targets:
+        Migration(sources, 3, lambda: None).run(targets, quiet)
+    store = target.stores[shard_of(SOURCE, 3)]
+    records = map(QUEUES.decode, store.records(QUEUES.name).values())
+    (queue_id,) = [record.id for record in records if record.name == SOURCE]
+    found = store.select(Selection(queue_id), rows_max=LAST)
+    assert [each.due_ms for each in found] == [0, 0, 0, 0, due_ms]
 
 
 def test_an_entry_that_cannot_be_read_is_refused() -> None:

@@ -74,6 +74,10 @@ class Taken(msgspec.Struct, frozen=True, omit_defaults=True):
     refusals: tuple[TargetRefusal, ...] = ()
     store: str = ""  # of the source, whose positions these are; empty: written by an earlier release
 
+    def is_about(self, store: str) -> bool:
+        """Whether these are positions of this store of the source."""
+        return self.store in ("", store)
+
     @property
     def refused_positions(self) -> frozenset[int]:
         return frozenset(refusal.position for refusal in self.all_refusals)

@@ -70,7 +70,7 @@ class Inbox:
     def _taken_of(self, key: str, handover: Handover) -> Taken:
         """What was taken of the store that the source has now."""
         taken = self._taken.get(key)
-        return taken if taken is not None and taken.store in ("", handover.store) else _NOTHING
+        return taken if taken is not None and taken.is_about(handover.store) else _NOTHING
 
     def _new(self, key: str, handover: Handover) -> list[HandedMessage]:
         taken = self._taken_of(key, handover)

@@ -149,6 +149,12 @@ _decode = msgspec.msgpack.Decoder(Departure).decode
 _decode_first = msgspec.msgpack.Decoder(_FirstDeparture).decode
 
 
+def store_id(secret: bytes) -> str:
+    """Returns what tells the store of a shard from one that replaces it, from the secret that a store has for as long
+    as it exists. It does not disclose the secret."""
+    return blake2b(b"outbox", digest_size=8, key=secret).hexdigest()
+
+
 def encode_departure(departure: Departure) -> bytes:
     return _VERSION + _encode(departure)
 
@@ -251,8 +257,7 @@ class Outbox(Part):
         self.failures = failures
         self.remote = RemoteQueues(others, shard.clock)
         self.stopped = False
-        # A store has its secret for as long as it exists. What travels must not disclose it.
-        self.store_id = blake2b(b"outbox", digest_size=8, key=shard.secret).hexdigest()
+        self.store_id = store_id(shard.secret)
         self._queues = queues
         self._shards = shards
         self._routes = {target: Route(self, target) for target in range(shards) if target != shard.index}
@@ -275,6 +280,10 @@ class Outbox(Part):
         if OUTBOX in self.shard.usage:
             for route in self._routes.values():
                 route.wake()
+        else:
+            # An entry that could not be handed over may have left something.
+            for account, _ in self._on_the_way:
+                self._on_the_way.remove(account)
 
     def stop(self) -> None:
         self.stopped = True

@@ -119,19 +119,21 @@ class WaitingReceives:
 
     def pause(self) -> None:
         """Decide no receive before the open commit is durable, and then serve those that wait."""
-        self.paused = True
-        self._shard.open_commit.done.on_done(self._commit_ended)
+        done = self._shard.open_commit.done
+        # While the outcome of an earlier commit is unknown, the open one has failed already, and is never written.
+        if not done.done:
+            self.paused = True
+            self.set_timer(NEVER)
+            done.on_done(self._commit_ended)
 
     def _commit_ended(self, outcome: Promise[None]) -> None:
         try:
             outcome.result()
         except StoreError as error:
-            self.paused = False
-            # A long poll goes on when the memory of the queue has been loaded again; a short one rests on the commit.
+            # A short poll rests on the commit. A long one goes on.
             self._end_some(deque(self.short_polls), error)
-        else:
-            # The requests of the commit are answered first.
-            self._shard.runtime.soon(self._end_pause)
+        # The requests of the commit are answered first.
+        self._shard.runtime.soon(self._end_pause)
 
     def _end_pause(self) -> None:
         self.paused = False
@@ -168,8 +170,8 @@ class WaitingReceives:
 
     def set_timer(self, due_ms: int) -> None:
         """``due_ms``: when a message can become available next; NEVER if none can."""
-        if not self:
-            due_ms = NEVER
+        if not self or self.paused:
+            due_ms = NEVER  # the end of a pause looks for what has become due
         if self._timer is not None:
             if self._timer_ms == due_ms:
                 return

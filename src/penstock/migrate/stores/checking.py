@@ -145,7 +145,8 @@ class StoreCheck:
                     self.left_out += not self._mapping.has_arrived(source, row)
                 else:
                     content = self._compared(row, raised=bool(home.raised_by))
-                    sums[identity_of(home.record)].add_message(home.row(row)._replace(content=content))
+                    returned = self._mapping.returned(source, row)
+                    sums[identity_of(home.record)].add_message(home.row(returned)._replace(content=content))
         return sums
 
     def _target_sums(self) -> Sums:

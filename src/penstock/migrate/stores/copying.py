@@ -266,7 +266,8 @@ class StoreCopy:
             for row in rows:
                 if (queue := self._mapping.queue_of(source, row)) is not None:
                     place = Place(source, Stage.MESSAGES, 0, row.seq)
-                    items.append((place, queue.target, self._contents.moved(queue, row)))
+                    returned = self._mapping.returned(source, row)
+                    items.append((place, queue.target, self._contents.moved(queue, returned)))
             yield Page(items, Place(source, Stage.MESSAGES, 0, after))
 
     def _metrics(self, stage: Stage, source: int, queue: int, after: int) -> Iterator[Page]:

@@ -26,7 +26,7 @@ from penstock.broker.metric_log import (
     read_gathered,
     read_log,
 )
-from penstock.broker.outbox import LOG_KIND, OUTBOX, decode_departure
+from penstock.broker.outbox import LOG_KIND, OUTBOX, decode_departure, store_id
 from penstock.errors import DepartureUnreadable, StoreRefused
 from penstock.migrate.stores.opened import OpenShard
 from penstock.names import Home, QueueName, shard_of
@@ -56,10 +56,11 @@ class TargetShard(NamedTuple):
 
 class Returning(NamedTuple):
     """Messages of one shard of the source that were on their way to another when the servers stopped. Those that have
-    arrived there are left out. The others go back to where they were: same queue, same place, same counts. So nothing
+    arrived there are left out. The others go back to where they were: same queue, place, counts and delay. So nothing
     is lost or doubled, whatever the shards of the target are."""
 
     queues: dict[int, int]  # the queue of each message, by seq
+    due_ms: dict[int, int]  # until when messages were delayed there, by seq
     tasks: Counter[str]  # how many messages of each move task
 
 
@@ -145,6 +146,14 @@ class ShardMapping:
             return self._queues[source].get(row.queue)
         queue = self._queues[source].get(self._returning[source].queues.get(row.seq, OUTBOX))
         return None if queue is None or row.position <= queue.record.purged_to else queue
+
+    def returned(self, source: int, row: EntryRow) -> EntryRow:
+        """Returns a message as it was in its queue, if it goes back there."""
+        return (
+            row
+            if row.queue != OUTBOX
+            else row._replace(due_ms=self._returning[source].due_ms.get(row.seq, 0))
+        )
 
     def has_arrived(self, source: int, row: EntryRow) -> bool:
         """Whether the row is the remainder of a message that another shard has."""
@@ -232,10 +241,13 @@ class ShardPlace(NamedTuple):
 
 
 def _returning(sources: Sequence[OpenShard], index: int) -> Returning:
-    found = Returning({}, Counter())
+    found = Returning({}, {}, Counter())
+    store = store_id(sources[index].state.secret)
     for target in range(len(sources)):
         taken = sources[target].state.records.get(INBOXES.name, {}).get(str(index))
         arrived = INBOXES.decode(taken) if taken is not None else None
+        if arrived is not None and not arrived.is_about(store):
+            arrived = None  # those of a store that was replaced by this one
         for row in _log(sources[index], str(target)):
             if (
                 arrived is None
@@ -255,6 +267,7 @@ def _returning(sources: Sequence[OpenShard], index: int) -> Returning:
                         "source until they have arrived, stop it and migrate again"
                     )
                 found.queues[departure.seq] = departure.queue
+                found.due_ms[departure.seq] = departure.due_ms
                 found.tasks[departure.task or ""] += 1
     return found
 
