@@ -595,14 +595,7 @@ def test_the_oldest_of_many_messages_is_read_only_when_it_is_gone(
         metered.create(name)
         metered.send_all(name, *["x"] * 300)
     metered.advance(5 * SECOND)
-    read: list[int] = []
-    select = metered.store.select
-
-    def counted(which: Selection, *more: Any, **options: Any) -> list[EntryRow]:
-        read.append(which.queue)
-        return select(which, *more, **options)
-
-    monkeypatch.setattr(metered.store, "select", counted)
+    read = noted_reads(metered, monkeypatch)
     metered.advance(10 * SECOND)
     assert read == [], "their oldest messages are in memory"
     for name in names:
@@ -612,6 +605,19 @@ def test_the_oldest_of_many_messages_is_read_only_when_it_is_gone(
         metered.advance(SECOND)
         reads.append(len(read) - sum(reads))
     assert (reads, len(set(read))) == ([20, 10, 0], 30)
+
+
+def noted_reads(world: World, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Returns the ids of the queues whose messages are read from now on, to which each read adds."""
+    read: list[int] = []
+    select = world.store.select
+
+    def counted(which: Selection, *more: Any, **options: Any) -> list[EntryRow]:
+        read.append(which.queue)
+        return select(which, *more, **options)
+
+    monkeypatch.setattr(world.store, "select", counted)
+    return read
 
 
 def sums_of_max(world: World, metric: str, **times: int) -> dict[int, float]:
@@ -815,14 +821,7 @@ def test_the_age_of_few_messages_takes_no_read(metered: World, monkeypatch: pyte
     metered.create("many")
     metered.send_all("few", "a", "b")
     metered.send_all("many", *["x"] * 300)
-    read: list[int] = []
-    select = metered.store.select
-
-    def counted(which: Selection, *more: Any, **options: Any) -> list[EntryRow]:
-        read.append(which.queue)
-        return select(which, *more, **options)
-
-    monkeypatch.setattr(metered.store, "select", counted)
+    read = noted_reads(metered, monkeypatch)
     metered.advance(10 * SECOND)
     assert [age(metered, "few"), age(metered, "many")] == [10, 10]
     assert set(read) == {metered.queue("many").id}

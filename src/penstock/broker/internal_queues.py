@@ -520,7 +520,7 @@ class _JobConsumer(Generic[T]):
                 except Exception:
                     if jobs.stopped or queue.deleted:
                         return
-                    # Nobody else would take the jobs of this queue before the next one is added.
+                    # Otherwise the jobs of this queue would wait until the next one is added.
                     log.exception("jobs of the kind %s wait", jobs.kind.name)
                     await jobs.shard.pause(_PAUSE_AFTER_ERROR_MS)
         finally:

@@ -379,7 +379,7 @@ class LiveQueue:
                 )
             if content is None:
                 if self.record.internal:
-                    # A job does not expire, and nobody could ever do it.
+                    # A job does not expire, and this one could never be done.
                     log.error("a job of the kind %s is dropped, it cannot be read", self.record.internal)
                     self.settle(sign(receipt), None)
                 continue

@@ -190,7 +190,10 @@ class Metering(Part):
         """Reads the oldest messages of queues that are not walked over and of which the one that was found last is
         gone. If too many are, the others come next."""
         for queue in queues:
-            if (meter := self._meters.get(queue)) is not None and not self._knows_oldest(queue, meter):
+            meter = self._meters.get(queue)
+            if meter is None or not queue.memory.loaded or is_walked(queue):
+                continue
+            if meter.oldest is None or not self._figures.is_oldest(queue, meter.oldest):
                 self._to_find.setdefault(queue)
         due = [queue for queue, _ in zip(self._to_find, range(_OLDEST_READ_MAX), strict=False)]
         for queue in due:
@@ -210,12 +213,6 @@ class Metering(Part):
             if (meter := self._meters.get(queue)) is not None:
                 meter.oldest = found.get(queue)
 
-    def _knows_oldest(self, queue: LiveQueue, meter: QueueMeter) -> bool:
-        """Whether the oldest message is known without a read of the store."""
-        if is_walked(queue) or not queue.memory.loaded:
-            return True
-        return meter.oldest is not None and self._figures.is_oldest(queue, meter.oldest)
-
     def _looks(self, looked_at: Iterable[LiveQueue]) -> Steps[None]:
         for queue in looked_at:
             now_ms, meter = self._shard.clock.now_ms(), self._meters.get(queue)
@@ -223,9 +220,9 @@ class Metering(Part):
                 continue  # it was deleted meanwhile
             metrics = queue.metrics
             metrics.pass_time(now_ms)
-            levels, knows_oldest = levels_of(queue, now_ms), self._knows_oldest(queue, meter)
-            oldest_s = self._known_oldest_s(queue, meter) if knows_oldest else None
-            meter.look(now_ms, levels, oldest_s, knows_oldest=knows_oldest)
+            levels = levels_of(queue, now_ms)
+            oldest_s, is_known = self._oldest_s(queue, meter)
+            meter.look(now_ms, levels, oldest_s, knows_oldest=is_known)
             if now_ms - metrics.used_ms > _AWAKE_MS:
                 meter.awake = False
                 self._awake.pop(queue, None)
@@ -388,13 +385,14 @@ class Metering(Part):
             )  # fmt: skip
         return MinuteLooks(levels, self._wall_s(figures.oldest_ms), groups)
 
-    def _known_oldest_s(self, queue: LiveQueue, meter: QueueMeter) -> int | None:
-        """When the oldest message came; what was found last if that takes a read of the store."""
+    def _oldest_s(self, queue: LiveQueue, meter: QueueMeter) -> tuple[int | None, bool]:
+        """Returns when the oldest message came, and whether that is known. If that takes a read of the store, it is
+        what was found last."""
         if is_walked(queue):
-            return self._wall_s(self._figures.oldest_in_memory(queue))
-        if meter.oldest is not None and self._knows_oldest(queue, meter):
-            return self._wall_s(meter.oldest.came_ms)
-        return meter.last.oldest_s
+            return self._wall_s(self._figures.oldest_in_memory(queue)), True
+        if meter.oldest is not None and self._figures.is_oldest(queue, meter.oldest):
+            return self._wall_s(meter.oldest.came_ms), True
+        return meter.last.oldest_s, False
 
     def _wall_s(self, now_ms: int | None) -> int | None:
         return None if now_ms is None else (now_ms + self._offset_ms) // SECOND
@@ -422,7 +420,7 @@ class Metering(Part):
             if self._is_active(queue, now_ms):
                 used_ms[queue.id] = queue.metrics.used_ms
             levels = levels_of(queue, now_ms) or meter.last.levels
-            looks = MinuteLooks(levels, self._known_oldest_s(queue, meter), meter.last.noisy)
+            looks = MinuteLooks(levels, self._oldest_s(queue, meter)[0], meter.last.noisy)
             # A commit under way may have chunks: if it is refused, so is this one.
             rows = self._rows_until_now(queue, meter, looks, with_taken=False)
             packed = self._packed.get(queue.id)

@@ -301,8 +301,8 @@ class Outbox(Part):
         self, message: Entry, leaving: LiveQueue, to: QueueName, cause: Cause, task: str | None = None
     ) -> Departed:
         """A message leaves its queue for one of another shard."""
-        # One that was received, or that a move task has withdrawn, is hidden and not delayed. Nobody holds it when it
-        # returns.
+        # One that was received, or that a move task has withdrawn, is hidden and not delayed. When it returns, it is
+        # visible.
         due_ms = 0 if message.receives or cause is Cause.REDRIVE else message.due_ms
         message.due_ms = 0
         self.shard.changes.move(leaving.id, OUTBOX, message)

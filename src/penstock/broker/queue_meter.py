@@ -302,7 +302,7 @@ class QueueMeter:
         self, now_ms: int, found: Levels | None, oldest_s: int | None, *, knows_oldest: bool = True
     ) -> None:
         """Take what the queue has at the end of the second before. This is called every second, after
-        :meth:`pass_time`. ``knows_oldest``: False if the oldest message was not looked for."""
+        :meth:`pass_time`. ``knows_oldest``: False if ``oldest_s`` is what was found earlier."""
         ended_s = (now_ms + self._wall_offset_ms()) // SECOND - 1
         if found is not None:
             begin_s = ended_s - ended_s % MINUTE_S
@@ -312,7 +312,7 @@ class QueueMeter:
                 while len(self._levels) > _ENDED_MINUTES_MAX:
                     del self._levels[min(self._levels)]
             levels.look(ended_s + 1, found)
-            self.last = MinuteLooks(found, oldest_s if knows_oldest else self.last.oldest_s, self.last.noisy)
+            self.last = MinuteLooks(found, oldest_s, self.last.noisy)
         if self._unlooked is not None and self._unlooked[0] != ended_s:
             self._put_unlooked()
         counted, self._unlooked = self._unlooked, None

@@ -384,7 +384,7 @@ class Shard:
         except StoreBroken as error:
             self._end(error)
         except BaseException:
-            return  # whoever waits for it handles it
+            return  # the caller handles it
 
     def synced(self) -> Promise[None]:
         """Returns a promise that is resolved when no failure of the machine can lose what is durable now. With full

@@ -123,7 +123,6 @@ class WaitingReceives:
         # While the outcome of an earlier commit is unknown, the open one has failed already, and is never written.
         if not done.done:
             self.paused = True
-            self.set_timer(NEVER)
             done.on_done(self._commit_ended)
 
     def _commit_ended(self, outcome: Promise[None]) -> None:

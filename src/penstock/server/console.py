@@ -398,8 +398,8 @@ class Console:
         return await self._ask(request, asker, "GET", target, {}, b"", service)
 
     def _client_of(self, request: PageRequest) -> str:
-        """Returns whose attempts are counted together: users behind a proxy are told apart, and addresses of one IPv6
-        network are not."""
+        """Returns whose attempts are counted together: those of users behind a proxy are not, and those of one IPv6
+        network are."""
         return network_of(self._origins.source_ip(request))
 
 
