@@ -80,6 +80,10 @@ class NotPossible(PenstockError):
     """A message cannot be changed so. The text says why, and what to do first."""
 
 
+class DeliveryDenied(PenstockError):
+    """The policy of a queue does not let a service send to it."""
+
+
 class NoRoomBetween(PenstockError):
     """There is no free position between two messages."""
 

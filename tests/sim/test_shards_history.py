@@ -27,7 +27,15 @@ from hypothesis.stateful import (
 
 from penstock.broker import outbox, partition
 from penstock.broker.delivery import QueueDelivery, Refusal
-from penstock.broker.handover import Cause, Departed, Handover, QueueTarget, Taken, TargetRefusal
+from penstock.broker.handover import (
+    Cause,
+    Departed,
+    Handover,
+    QueueTarget,
+    SentFor,
+    Taken,
+    TargetRefusal,
+)
 from penstock.broker.inbox import INBOXES, Inbox
 from penstock.broker.operations import Operation
 from penstock.broker.outbox import LOG_KIND, OUTBOX, Leaving, Outbox, OutboxPage, Route, decode_departure
@@ -467,10 +475,14 @@ class WastefulOutbox(Outbox):
         service: str | None = None,
         account: str = "",
         delay_ms: int | None = None,
+        insert_at: int | None = None,
+        sent_for: SentFor | None = None,
     ) -> Departed:
         for target in targets:
             copy = msgspec.structs.replace(message, seq=self.shard.next_number())
-            departed = super().add(copy, cause, [target], source, task, service, account, delay_ms)
+            departed = super().add(
+                copy, cause, [target], source, task, service, account, delay_ms, insert_at, sent_for
+            )
         return departed
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from itertools import chain
 from typing import Any
 
+from penstock.broker.delivery import MayDeliver
 from penstock.broker.encryption import KeyGuard, NoGuard
 from penstock.broker.handover import Handover
 from penstock.broker.history import MessageHistory
@@ -63,11 +64,13 @@ class Broker:
         turns: Turns | None = None,
         clock: Clock | None = None,
         others: Callable[[OwnedShards], OtherShards] = LocalShards,
+        may_deliver: MayDeliver | None = None,
     ) -> None:
         """``shards``: how many there are in all. ``dedup_key``: keys the digests of sends, where messages are
         encrypted. ``usage``: what accounts hold in other processes, for the quotas. ``turns``: of long work;
         without, it is done at once. ``clock``: what :meth:`wall_ms` shows where no shard is open. ``others``: makes
-        what asks all shards, with those that this process owns."""
+        what asks all shards, with those that this process owns. ``may_deliver``: whether the policy of a queue lets
+        a service send to it; without, policies are not enforced."""
         self._clock = clock or SystemClock()
         self.limits = limits
         self.turns = turns or Turns()
@@ -96,6 +99,7 @@ class Broker:
             history=self.history,
             seconds=SecondsMemory(limits.metrics_seconds_bytes),
             turns=self.turns,
+            may_deliver=may_deliver,
         )
         self.questions: list[type[ShardQuestion[Any]]] = [
             DefinitionQuestion, NamesQuestion, SourcesQuestion, CountQuestion, Handover, SummariesQuestion,

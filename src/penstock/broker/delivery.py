@@ -25,11 +25,12 @@ import msgspec
 
 from penstock.broker.encryption import KeyGuard
 from penstock.broker.failures import Failures
-from penstock.broker.handover import UNREADABLE, Cause, Departed, HandedMessage, QueueTarget
+from penstock.broker.handover import UNREADABLE, Cause, Departed, HandedMessage, QueueTarget, SentFor
 from penstock.broker.history import DEAD_LETTERED, MOVED, SENT, EventKind
 from penstock.broker.quotas import QuotaRoom, Quotas
 from penstock.broker.shard import SETTLED, Shard
 from penstock.errors import (
+    DeliveryDenied,
     NotOwned,
     NotPossible,
     PenstockError,
@@ -96,7 +97,7 @@ class Refusal(NamedTuple):
     """A queue did not take a message of a service."""
 
     target: QueueTarget
-    message: Outgoing | None  # None: it cannot be decrypted or decoded
+    message: Outgoing | None  # as the queue would have got it; None: it cannot be decrypted or decoded
     reason: str  # the name of the error
 
 
@@ -115,6 +116,10 @@ class Destination(NamedTuple):
         # What is stored is never smaller than what was sent.
         if len(content) > self.settings.message_bytes_max:
             _check_size(stored.bytes_sent, self.settings)
+
+
+MayDeliver = Callable[["LiveQueue", SentFor], bool]
+"""Whether the policy of a queue lets a service send to it."""
 
 
 class Again(NamedTuple):
@@ -136,14 +141,17 @@ class QueueDelivery:
         keys: KeyGuard,
         quotas: Quotas,
         failures: Failures,
+        may_deliver: MayDeliver | None = None,
     ) -> None:
-        """``queues``: those of all shards of this process. ``outbox``: None: there are no other shards."""
+        """``queues``: those of all shards of this process. ``outbox``: None: there are no other shards.
+        ``may_deliver``: None: no policies are enforced."""
         self._shard = shard
         self._queues = queues
         self._outbox = outbox
         self._keys = keys
         self._quotas = quotas
         self._failures = failures
+        self._may_deliver = may_deliver
 
     # -- where to --------------------------------------------------------------------------------------------
 
@@ -342,6 +350,7 @@ class QueueDelivery:
         in_commit: Callable[[list[Refusal]], None] | None = None,
         check: Callable[[], None] | None = None,
         account: str = "",
+        sent_for: SentFor | None = None,
     ) -> None:
         """Deliver a new message to queues of whichever shards. Returns when it is durable: in the queues of this
         shard, and in the outbox for the others.
@@ -350,8 +359,8 @@ class QueueDelivery:
         ``source``: what caused it, for the history of the message. ``in_commit`` is called with the refusals of
         queues of this shard while the commit is open, and may add to it. ``check`` is called right before the
         message is decided on, and may raise. ``account``: whose quota bounds what waits for other shards; without,
-        that of the account of the queues. Raises StoreError or NotOwned: then nothing is delivered, or it cannot be
-        known."""
+        that of the account of the queues. ``sent_for``: the policies of the queues have to allow this; without, they
+        are not asked. Raises StoreError or NotOwned: then nothing is delivered, or it cannot be known."""
         await self.prepare(targets)
         shard = self._shard
         shard.check_not_ended()
@@ -359,7 +368,7 @@ class QueueDelivery:
         shard.check_sends()
         if check is not None:
             check()
-        refusals = self.decide(message, targets, service, source, account)
+        refusals = self.decide(message, targets, service, source, account, sent_for)
         if in_commit is not None:
             in_commit(refusals)
         await shard.settled()
@@ -383,6 +392,7 @@ class QueueDelivery:
         service: str,
         source: str,
         account: str = "",
+        sent_for: SentFor | None = None,
     ) -> list[Refusal]:
         """The part of :meth:`deliver` that joins the open commit. Returns which queues of this shard refuse the
         message, and those of other shards if the account has too much on the way. A FIFO queue that was not prepared
@@ -395,9 +405,9 @@ class QueueDelivery:
             if index is not None:
                 elsewhere.setdefault(index, []).append(target)
                 continue
-            reason = self._try_join(target, lambda queue: self._send(queue, message, source, quotas))
+            reason = self._try_send(target, message, source, quotas, sent_for)
             if reason is not None:
-                refusals.append(Refusal(target, message, reason))
+                refusals.append(Refusal(target, message_for(target, message), reason))
         for of_shard in elsewhere.values():
             assert self._outbox is not None
             payer = account or of_shard[0].queue.account
@@ -415,6 +425,8 @@ class QueueDelivery:
                 service=service,
                 account=payer,
                 delay_ms=message.delay_ms,
+                insert_at=message.insert_at,
+                sent_for=sent_for,
             )
         return refusals
 
@@ -437,7 +449,7 @@ class QueueDelivery:
             except QuotaReached as error:
                 reasons[account] = type(error).__name__
         return [
-            Refusal(each, message, reasons[each.queue.account])
+            Refusal(each, message_for(each, message), reasons[each.queue.account])
             for each in targets
             if each.queue.account in reasons
         ]
@@ -461,6 +473,27 @@ class QueueDelivery:
                 joining[:] = [entry for entry in joining if entry.seq != row.seq]
             return type(error).__name__
         return None
+
+    def _try_send(
+        self,
+        target: QueueTarget,
+        message: Outgoing,
+        source: str,
+        quotas: QuotaRoom | None,
+        sent_for: SentFor | None,
+    ) -> str | None:
+        """A message of a service joins a queue of this shard. Returns the name of the error if it does not."""
+
+        def send(queue: LiveQueue) -> None:
+            if (
+                sent_for is not None
+                and self._may_deliver is not None
+                and not self._may_deliver(queue, sent_for)
+            ):
+                raise DeliveryDenied
+            self._send(queue, message_for(target, message), source, quotas)
+
+        return self._try_join(target, send)
 
     def _send(self, queue: LiveQueue, message: Outgoing, source: str, quotas: QuotaRoom | None) -> None:
         """Decide a send of a service, with the open commit. Raises PenstockError."""
@@ -530,13 +563,14 @@ class QueueDelivery:
         if RULES[message.cause].is_sent:
             delay_ms = message.delay_ms
             left_ms = None if delay_ms is None else max(0, delay_ms - message.age_ms)
-            sent = outgoing_of(content, message.group, left_ms)
+            sent = outgoing_of(content, message.group, left_ms, message.insert_at)
             if sent is None:
                 return [(place, UNREADABLE) for place in range(len(message.targets))]
-            join = partial(self._send, message=sent, source=message.source, quotas=quotas)
+            source, sent_for = message.source, message.sent_for
+            reasons = [self._try_send(each, sent, source, quotas, sent_for) for each in message.targets]
         else:
             join = partial(self._add, message=message, content=content)
-        reasons = [self._try_join(target, join) for target in message.targets]
+            reasons = [self._try_join(target, join) for target in message.targets]
         return [(place, reason) for place, reason in enumerate(reasons) if reason is not None]
 
     def quota_room(self) -> QuotaRoom | None:
@@ -574,7 +608,14 @@ def _check_size(size: int, settings: QueueSettings) -> None:
         raise NotPossible(f"the message is larger than the {most} bytes that the queue accepts")
 
 
-def outgoing_of(content: bytes, group: str | None, delay_ms: int | None) -> Outgoing | None:
+def message_for(target: QueueTarget, message: Outgoing) -> Outgoing:
+    """The message of a service as this queue gets it."""
+    return message if message.insert_at is None else message.with_insertion(target.insertion)
+
+
+def outgoing_of(
+    content: bytes, group: str | None, delay_ms: int | None, insert_at: int | None
+) -> Outgoing | None:
     """A message of a service as it was before it was stored; None if its content is damaged."""
     try:
         stored = decode_content(content)
@@ -590,4 +631,5 @@ def outgoing_of(content: bytes, group: str | None, delay_ms: int | None) -> Outg
         group=group,
         dedup_id=stored.dedup_id,
         size=stored.bytes_sent,
+        insert_at=insert_at,
     )

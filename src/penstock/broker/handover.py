@@ -34,6 +34,16 @@ class QueueTarget(msgspec.Struct, frozen=True, array_like=True):
     queue: QueueName
     token: str = ""
     """What a service wants to know if the queue refuses its message, such as a subscription."""
+    insertion: str = ""
+    """A text that only this queue gets, in the body of the message (:attr:`Outgoing.insert_at`)."""
+
+
+class SentFor(msgspec.Struct, frozen=True, array_like=True):
+    """The resource for which a service sends a message. The policy of the queue is asked whether it may."""
+
+    service: str  # "sns.amazonaws.com"
+    arn: str
+    account: str
 
 
 class HandedMessage(msgspec.Struct, frozen=True, array_like=True):
@@ -52,6 +62,8 @@ class HandedMessage(msgspec.Struct, frozen=True, array_like=True):
     failures: tuple[FailureReport, ...] = ()
     version: int = 1  # that it has in the other queue
     delay_ms: int | None = None  # of its own; its age is a part of it
+    insert_at: int | None = None  # where in the body the queues get their insertions
+    sent_for: SentFor | None = None
 
 
 UNREADABLE = KeyUnavailable.__name__

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from penstock.backoff import backoff
-from penstock.broker.delivery import RULES, IfRefused, Refusal, outgoing_of
+from penstock.broker.delivery import RULES, IfRefused, Refusal, message_for, outgoing_of
 from penstock.broker.encryption import contents_or_errors
 from penstock.broker.failures import Failures
 from penstock.broker.handover import (
@@ -38,6 +38,7 @@ from penstock.broker.handover import (
     HandedMessage,
     Handover,
     QueueTarget,
+    SentFor,
     TargetRefusal,
 )
 from penstock.broker.history import MOVED
@@ -97,6 +98,8 @@ class Departure(msgspec.Struct, frozen=True, array_like=True):
     account: str = ""  # whose quota bounds what is on its way, if it is a new message
     delay_ms: int | None = None  # of its own, from the time of the row on
     due_ms: int = 0  # until when it was delayed in the queue that it left, for its return
+    insert_at: int | None = None  # where in the body the queues get their insertions
+    sent_for: SentFor | None = None
 
 
 class FirstDeparture(Departure, frozen=True, array_like=True):
@@ -328,6 +331,8 @@ class Outbox(Part):
         service: str | None = None,
         account: str = "",
         delay_ms: int | None = None,
+        insert_at: int | None = None,
+        sent_for: SentFor | None = None,
     ) -> Departed:
         """A new message is for queues of one other shard. It is stored once. Returns the last departure."""
         assert message.content is not None
@@ -348,6 +353,8 @@ class Outbox(Part):
                     is_last=is_last,
                     account=account,
                     delay_ms=delay_ms,
+                    insert_at=insert_at,
+                    sent_for=sent_for,
                 ),
             )
         return departed
@@ -457,11 +464,12 @@ class Outbox(Part):
             return
         content, message = leaving.content, None
         if content is not None:
-            message = outgoing_of(content, leaving.row.group, departure.delay_ms)
+            message = outgoing_of(content, leaving.row.group, departure.delay_ms, departure.insert_at)
         for refusal in refusals:
             target = departure.targets[refusal.place]
             try:
-                decide(Refusal(target, message, refusal.reason))
+                refused = None if message is None else message_for(target, message)
+                decide(Refusal(target, refused, refusal.reason))
             except Exception:
                 # The messages behind this one must not wait for ever.
                 log.exception(
@@ -716,6 +724,8 @@ def _handed(leaving: Leaving, now_ms: int, failures: Failures) -> HandedMessage:
         failures=failures.of(row.seq) if rules.is_same else (),
         version=version,
         delay_ms=departure.delay_ms,
+        insert_at=departure.insert_at,
+        sent_for=departure.sent_for,
     )
 
 

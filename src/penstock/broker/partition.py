@@ -14,7 +14,7 @@ import msgspec
 
 from penstock.broker.bulk_tasks import BulkTasks
 from penstock.broker.catalogue import Catalogue
-from penstock.broker.delivery import QueueDelivery
+from penstock.broker.delivery import MayDeliver, QueueDelivery
 from penstock.broker.editing import Editing
 from penstock.broker.encryption import KeyGuard
 from penstock.broker.failures import Failures
@@ -72,6 +72,7 @@ class Shared(NamedTuple):
     history: MessageHistory
     seconds: SecondsMemory
     turns: Turns
+    may_deliver: MayDeliver | None  # None: no policies are enforced
 
 
 PartFactory = Callable[["Partition"], Part]
@@ -86,7 +87,7 @@ class Partition:
         self._shared = shared
         migrated = [each for _, each in shard.table(FORMER_SHARDS)]
         former = FormerShards(migrated, keyed_by_shard=shared.dedup_key is None)
-        ids = _message_ids(shard, former)
+        self.message_ids = ids = _message_ids(shard, former)
         pause = _expiry_pause(shard)
         tools = Tools(
             limits=shard.limits,
@@ -113,7 +114,9 @@ class Partition:
             if shared.shards > 1
             else None
         )
-        self.delivery = delivery = QueueDelivery(shard, shared.by_name, outbox, shared.keys, quotas, failures)
+        self.delivery = delivery = QueueDelivery(
+            shard, shared.by_name, outbox, shared.keys, quotas, failures, shared.may_deliver
+        )
         check_quota = quotas.check_messages if quotas.bounds_messages else None
         context = QueueContext(
             shard=shard,

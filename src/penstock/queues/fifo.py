@@ -82,32 +82,46 @@ class FifoQueue(Queue):
         self._forget_sends(now_ms, changes)
         self.dedup.check_room(len(messages))
         sent, entries = [], []
-        per_group = self.settings.dedup_scope == "messageGroup"
-        until_ms = now_ms + self.limits.dedup_window_ms
         for message in messages:
             # SQS: without a deduplication id, the SHA-256 of the body stands for it; attributes do not count.
             dedup_id = message.dedup_id or content_id(message.body)
-            digest = self._send_digest(dedup_id, message.group if per_group else None)
-            first = self.dedup.find(digest, now_ms)
-            if first is not None:
-                # SQS: a duplicate answers as the first send did.
-                sent.append(self._former.first_send(first) or Sent(self.message_id(first), first))
+            one, is_new = self._number(dedup_id, message.group, now_ms, changes)
+            sent.append(one)
+            if not is_new:
                 continue
-            number = self.next_number()
-            id = self.message_id(number)
+            number = one.sequence
+            assert number is not None, "it is new"
             content = Content(
-                id, message.body, message.sender, wall_ms, message.attributes, message.trace, dedup_id
+                one.id, message.body, message.sender, wall_ms, message.attributes, message.trace, dedup_id
             )
             # SQS: the delay is the queue's, never the message's, and a change of it counts for waiting messages too.
             entry = Entry(
                 number, number * POSITION_GAP, message.group, now_ms, content=encode_content(content)
             )
             changes.add(self.id, entry)
-            self.dedup.remember(digest, number, until_ms)
-            changes.dedup.append(DedupRow(self.id, number, digest, until_ms))
-            sent.append(Sent(id, number))
             entries.append(entry)
         return sent, entries
+
+    def admit(self, dedup_id: str, group: str | None, now_ms: int, changes: Changes) -> tuple[Sent, bool]:
+        """Decide whether a message is new, and remember it, without storing it: of a FIFO topic, which passes its
+        messages on. Returns the number and the id of the first message, and whether this is it. Raises DedupFull."""
+        self._forget_sends(now_ms, changes)
+        self.dedup.check_room(1)
+        return self._number(dedup_id, group, now_ms, changes)
+
+    def _number(self, dedup_id: str, group: str | None, now_ms: int, changes: Changes) -> tuple[Sent, bool]:
+        """The number and the id of a message, or those of the first one that it repeats; and whether it is new."""
+        per_group = self.settings.dedup_scope == "messageGroup"
+        digest = self._send_digest(dedup_id, group if per_group else None)
+        first = self.dedup.find(digest, now_ms)
+        if first is not None:
+            # SQS: a duplicate answers as the first send did.
+            return self._former.first_send(first) or Sent(self.message_id(first), first), False
+        number = self.next_number()
+        until_ms = now_ms + self.limits.dedup_window_ms
+        self.dedup.remember(digest, number, until_ms)
+        changes.dedup.append(DedupRow(self.id, number, digest, until_ms))
+        return Sent(self.message_id(number), number), True
 
     def _forget_sends(self, now_ms: int, changes: Changes) -> None:
         upto, rows = self.dedup.forget(now_ms)

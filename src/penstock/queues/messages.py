@@ -89,6 +89,15 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     group: str | None = None
     dedup_id: str | None = None
     size: int = 0  # of body and attributes, in bytes, for the metrics
+    insert_at: int | None = None  # where in the body each of several queues gets a text of its own
+
+    def with_insertion(self, text: str) -> Outgoing:
+        """The message that one queue gets: with this text in its body."""
+        at = self.insert_at
+        assert at is not None, "the message has a place for it"
+        body = f"{self.body[:at]}{text}{self.body[at:]}"
+        size = self.size + len(text.encode())
+        return msgspec.structs.replace(self, body=body, size=size, insert_at=None)
 
 
 class Sent(msgspec.Struct, frozen=True):
