@@ -55,6 +55,8 @@ class MonitoringWorld(ShardsWorld):
         self.monitoring_limits = limits or MonitoringLimits()
         self.posted: list[tuple[str, str]] = []
         self.post_failures: list[JobFailed] = []
+        self.published: list[tuple[str, str, str]] = []  # topic, subject, message
+        self.publish_failures: list[JobFailed] = []
         self.hanging: dict[
             str, Promise[None]
         ] = {}  # web hooks of an account do not answer before this is done
@@ -70,6 +72,7 @@ class MonitoringWorld(ShardsWorld):
             self.broker,
             cloudwatch.CloudWatchTexts(is_secured=self.is_secured),
             self._post,
+            self._publish,
             self.namespaces,
             self.monitoring_limits,
         )
@@ -84,6 +87,11 @@ class MonitoringWorld(ShardsWorld):
         self.stores = {}
         for index in range(self.shards):
             self.open_shard(index)
+
+    async def _publish(self, topic: str, alarm: str, account: str, subject: str, body: str) -> None:
+        if self.publish_failures:
+            raise self.publish_failures.pop(0)
+        self.published.append((topic, subject, body))
 
     async def _post(self, account: str, url: str, body: str) -> None:
         if account in self.hanging:

@@ -11,8 +11,9 @@ import pytest
 from penstock.errors import StoreFull
 from penstock.limits import Limits
 from penstock.server.settings.config import Config, ConfigError
+from penstock.server.settings.declared import DeclarationError
 from penstock.server.settings.load import load_config
-from penstock.server.settings.queues import DeclaredQueueError, declare_queues, read_queues
+from penstock.server.settings.queues import declare_queues, read_queues
 from penstock.store.changes import Changes
 from penstock.store.port import Mark
 from penstock.store.sqlite.store import SqliteStore
@@ -96,7 +97,7 @@ def test_a_declared_dead_letter_queue_that_does_not_fit_is_found_without_a_start
 
 def test_a_refused_start_leaves_no_queue_behind(tmp_path: Path) -> None:
     text = '[queues.a]\n[queues.b]\ndead_letter = {queue = "nowhere", max_receives = 3}'
-    with pytest.raises(DeclaredQueueError, match=r"^invalid queue queues\.b: .*does not exist"):
+    with pytest.raises(DeclarationError, match=r"^invalid queue queues\.b: .*does not exist"):
         started(declared(tmp_path, text))
     assert started(declared(tmp_path, "")) == {}
 
@@ -106,7 +107,7 @@ def test_a_dead_letter_queue_that_exists_need_not_be_declared(tmp_path: Path) ->
     text = '[queues.a]\ndead_letter = {queue = "d", max_receives = 3}'
     assert sorted(started(declared(tmp_path, text))) == ["a", "d"]
     text = '[queues."a.fifo"]\ndead_letter = {queue = "d", max_receives = 3}'
-    with pytest.raises(DeclaredQueueError, match="must be same type of queue"):
+    with pytest.raises(DeclarationError, match="must be same type of queue"):
         started(declared(tmp_path, text))
 
 

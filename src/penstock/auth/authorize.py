@@ -226,22 +226,68 @@ def may_send(
     ``needs_allow``: the policy has to allow it. Otherwise it is enough, for a resource of the queue's own account,
     that the policy does not deny it: then who created the resource was asked for the permission to send.
     """
-    policy = queue.policy
+    verdict = _service_verdict(service, _SEND_MESSAGE.permission, queue, source_arn, source_account)
+    is_denied = verdict.policy is not None
+    return verdict.allowed or not (needs_allow or is_denied or source_account != queue.account)
+
+
+def _service_verdict(
+    service: str, permission: str, resource: ProtectedResource, source_arn: str, source_account: str
+) -> Verdict:
+    policy = resource.policy
     question = Question(
         principal=service_principal(service),
-        action=_SEND_MESSAGE.permission,
-        resource=queue.arn,
-        resource_account=queue.account,
+        action=permission,
+        resource=resource.arn,
+        resource_account=resource.account,
         resource_policy=_compiled(policy) if isinstance(policy, str) else policy,
-        resource_tags=queue.tags,
+        resource_tags=resource.tags,
         secure=True,
         now_s=time.time(),
         source_arn=source_arn,
         source_account=source_account,
     )
-    verdict = decide(question)
-    is_denied = verdict.policy is not None
-    return verdict.allowed or not (needs_allow or is_denied or source_account != queue.account)
+    return decide(question)
+
+
+class _Sender(NamedTuple):
+    """A service that does something with a resource, and the policy of that."""
+
+    service: str
+    permission: str
+    source_arn: str
+    resource: str
+    policy: str
+
+
+_SENDER_S = 1.0  # conditions of a policy may be about the time
+_services_may: BoundedCache[_Sender, tuple[bool, float]] = BoundedCache(
+    _ALLOWED_BYTES, lambda sender: _ENTRY_BYTES + len(sender.policy)
+)
+
+
+def service_may(
+    service: str,
+    permission: str,
+    arn: str,
+    account: str,
+    policy: str | None,
+    source_arn: str,
+    source_account: str,
+) -> bool:
+    """Whether the policy of a resource allows an action to a service that does it on behalf of another resource: a
+    topic sends to a queue, an alarm publishes to a topic. The answer is good for a second, as long as the policy is
+    the same, because a topic may send to many queues."""
+    if policy is None:
+        return False
+    key, now_s = _Sender(service, permission, source_arn, arn, policy), time.monotonic()
+    known = _services_may.get(key)
+    if known is not None and known[1] > now_s:
+        return known[0]
+    resource = Resource(arn, account, policy)
+    allowed = _service_verdict(service, permission, resource, source_arn, source_account).allowed
+    _services_may.put(key, (allowed, now_s + _SENDER_S))
+    return allowed
 
 
 def _compiled(text: str) -> Policy:

@@ -1,9 +1,9 @@
-"""What alarms do when their state changes: a message to a queue, a request to a web hook.
+"""What alarms do when their state changes: a message to a queue or a topic, a request to a web hook.
 
 A commit after the change of the state makes a job of each action; until then the record of the alarm says that this
 is to be done. A job is removed when it was carried out or has failed, with an item of the history that says so. So no
 action is lost by a crash. A message to a queue is sent once: it joins the queue, or the outbox to another shard, with
-the commit that removes the job. A web hook may be called again after a crash.
+the commit that removes the job. A message may be published to a topic again after a crash, and a web hook called.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from penstock.monitoring.alarm_records import (
     PendingAction,
     alarms_home,
 )
-from penstock.names import QueueName, without_partition
+from penstock.names import Arn, QueueName, without_partition
 from penstock.queues.messages import Outgoing
 
 if TYPE_CHECKING:
@@ -70,13 +70,21 @@ def webhook_url(action: str) -> str | None:
     return url if url.startswith(("https://", "http://")) else None
 
 
+def is_topic(action: str) -> bool:
+    arn = Arn.parse(action)
+    return arn is not None and arn.service == "sns" and ":" not in arn.resource
+
+
 class AlarmTexts(Protocol):
     """How a service speaks of alarms, and what it allows them."""
 
     sender: str  # of messages to queues
 
     def notification(self, alarm: Alarm, before: AlarmStatus) -> str:
-        """What a queue or a web hook gets."""
+        """What a queue, a topic or a web hook gets."""
+
+    def subject(self, alarm: Alarm) -> str:
+        """The subject under which it is published to a topic."""
 
     def refusal(self, alarm: Alarm, queue: QueueName, settings: QueueSettings) -> str | None:
         """Why the policy of a queue does not let the alarm send to it; None if it does."""
@@ -85,16 +93,25 @@ class AlarmTexts(Protocol):
 PostWebhook = Callable[[str, str, str], Coroutine[Any, None, None]]
 """(account, URL, body): raises JobFailed."""
 
+PublishTo = Callable[[str, str, str, str, str], Coroutine[Any, None, None]]
+"""(ARN of the topic, ARN of the alarm, its account, subject, message): raises JobFailed."""
+
 
 class AlarmActions(Part):
     def __init__(
-        self, partition: Partition, history: AlarmHistory, texts: AlarmTexts, post: PostWebhook
+        self,
+        partition: Partition,
+        history: AlarmHistory,
+        texts: AlarmTexts,
+        post: PostWebhook,
+        publish: PublishTo,
     ) -> None:
         self._shard = partition.shard
         self._delivery = partition.delivery
         self._history = history
         self._texts = texts
         self._post = post
+        self._publish = publish
         self._delivery.on_refused(ALARM_ACTIONS.name, self._refused)
         self.jobs = JobQueues(partition, ALARM_ACTIONS, self._carry_out, self._give_up)
         self._of_earlier_release = self._shard.table(PENDING, self._not_adopted)
@@ -145,6 +162,12 @@ class AlarmActions(Part):
         elif url is not None:
             body = self._texts.notification(pending.alarm, pending.before)
             await self._post(pending.alarm.space.account, url, body)
+            await job.confirm()
+            self._end(job)
+        elif is_topic(pending.action):
+            alarm, before = pending.alarm, pending.before
+            subject, body = self._texts.subject(alarm), self._texts.notification(alarm, before)
+            await self._publish(pending.action, alarm.arn, alarm.space.account, subject, body)
             await job.confirm()
             self._end(job)
         else:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.broker.parts import PartList
 from penstock.broker.shard import Shard
 from penstock.metrics.budget import MetricBudget
-from penstock.monitoring.actions import AlarmActions, AlarmTexts, PostWebhook
+from penstock.monitoring.actions import AlarmActions, AlarmTexts, PostWebhook, PublishTo
 from penstock.monitoring.alarm_history import AlarmHistory
 from penstock.monitoring.alarm_records import ALARMS, HISTORY, PENDING, alarms_home
 from penstock.monitoring.alarm_table import AlarmTable
@@ -54,7 +54,9 @@ class ShardMonitoring(PartList):
         self.measured = MeasuredMetrics(self.shard, *common)
         self.dashboards = Dashboards(self.shard, limits.dashboards_max, limits.dashboard_bytes_max)
         self.history = AlarmHistory(self.shard)
-        self.actions = AlarmActions(partition, self.history, monitoring.texts, monitoring.post)
+        self.actions = AlarmActions(
+            partition, self.history, monitoring.texts, monitoring.post, monitoring.publish
+        )
         self.alarms = AlarmTable(
             self.shard, self.history, self.actions, limits, turns, lambda: self.evaluation.watch()
         )
@@ -69,6 +71,7 @@ class Monitoring:
         broker: Broker,
         texts: AlarmTexts,
         post: PostWebhook,
+        publish: PublishTo,
         namespaces: Sequence[MetricNamespace | ServiceNamespace],
         limits: MonitoringLimits | None = None,
     ) -> None:
@@ -78,6 +81,7 @@ class Monitoring:
         self.budget = MetricBudget(self.limits.metrics_bytes_max)
         self.texts = texts
         self.post = post
+        self.publish = publish
         self.turns = broker.turns
         self._broker = broker
         self.namespaces = {each.name: each for each in namespaces}

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from penstock.outgoing.client import OutgoingFailed, OutgoingHttp
-from penstock.outgoing.urls import AllowedUrls, OutgoingUrl
+from penstock.outgoing.client import OutgoingFailed, OutgoingHttp, OutgoingRefused, in_thread
+from penstock.outgoing.urls import ALL_HOSTS, AllowedUrls, CredentialUrl, OpenUrls, OutgoingUrl
 
-__all__ = ["AllowedUrls", "OutgoingFailed", "OutgoingHttp", "OutgoingUrl"]
+__all__ = [
+    "ALL_HOSTS",
+    "AllowedUrls",
+    "CredentialUrl",
+    "OpenUrls",
+    "OutgoingFailed",
+    "OutgoingHttp",
+    "OutgoingRefused",
+    "OutgoingUrl",
+    "in_thread",
+]

@@ -2,14 +2,15 @@
 
 An operator lists names, but the owner of the DNS of a name controls its addresses. Loopback and private addresses
 pass: what an operator lists is often a host of his own network. What passes never is an address that no host of a
-network has, and the metadata services of clouds, which give their keys to every caller on this machine. An IPv4
-address is judged alike in each of the forms that it has in IPv6.
+network has, and the metadata services of clouds, which give their keys to every caller on this machine. Where
+accounts choose the names, only addresses of the internet pass, and networks that an operator lists. An IPv4 address
+is judged alike in each of the forms that it has in IPv6.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from collections.abc import Iterable, Iterator
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 _HERE = ip_network("0.0.0.0/8")  # "this network": systems connect to themselves
 
@@ -33,8 +34,31 @@ _HOLDING_IPV4 = tuple(
 )
 
 
+# Of IPv6, the internet has these addresses only, without those for examples.
+_INTERNET_IPV6, _EXAMPLES_IPV6 = ip_network("2000::/3"), ip_network("3fff::/20")
+# Of IPv4, some that releases of Python disagree about.
+_PROTOCOLS_IPV4 = ip_network("192.0.0.0/24")
+
+
 def is_callable(text: str) -> bool:
     return not any(_is_refused(form) for form in _forms(ip_address(text)))
+
+
+def is_public(text: str) -> bool:
+    """Whether the address may be called, and is one of the internet."""
+    return all(not _is_refused(form) and _is_of_internet(form) for form in _forms(ip_address(text)))
+
+
+def is_within(text: str, networks: Iterable[IPv4Network | IPv6Network]) -> bool:
+    """Whether the address is in one of these networks."""
+    networks = list(networks)
+    return all(any(form in network for network in networks) for form in _forms(ip_address(text)))
+
+
+def _is_of_internet(address: IPv4Address | IPv6Address) -> bool:
+    if isinstance(address, IPv6Address) and (address not in _INTERNET_IPV6 or address in _EXAMPLES_IPV6):
+        return False
+    return address.is_global and address not in _PROTOCOLS_IPV4
 
 
 def _is_refused(address: IPv4Address | IPv6Address) -> bool:

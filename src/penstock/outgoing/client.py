@@ -1,9 +1,9 @@
 """Requests that the server makes on behalf of accounts: one client for all of its parts.
 
-A user who chooses the URL could make the server call whatever it can reach. So an operator lists what may be called
-(:mod:`penstock.outgoing.urls`), redirects are not followed, and proxies of the environment are not used. A name is
-looked up once for each request, and the connection goes to one of the addresses that were found and checked
-(:mod:`penstock.outgoing.addresses`).
+A user who chooses the URL could make the server call whatever it can reach. So an operator lists what may be called,
+or which private addresses may be (:mod:`penstock.outgoing.urls`), redirects are not followed, and proxies of the
+environment are not used. A name is looked up once for each request, and the connection goes to one of the addresses
+that were found and checked (:mod:`penstock.outgoing.addresses`).
 
 One time limit is around the whole exchange, from the lookup to the answer, and of the answer no more is read than was
 asked for: a server that answers a byte at a time gains nothing. Accounts share the requests that are made at a time.
@@ -17,16 +17,15 @@ import asyncio
 import re
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock import __version__
 from penstock.fair_share import FairShare
-from penstock.outgoing.addresses import is_callable
-from penstock.outgoing.urls import OutgoingUrl
+from penstock.outgoing.urls import AddressRule, AllowedUrls, OutgoingUrl
 
 if TYPE_CHECKING:
     from penstock.client.http.asynchronous import AsyncConnection
@@ -50,23 +49,35 @@ class OutgoingFailed(Exception):
     """There is no answer. The text says why."""
 
 
+class OutgoingRefused(OutgoingFailed):
+    """The host has no address that may be called."""
+
+
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 """(host, port): the addresses of a name. Raises OSError."""
 
 
 async def look_up(host: str, port: int) -> list[str]:
-    found = await _in_thread(partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM))
+    found = await in_thread(partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM))
     return list(dict.fromkeys(str(each[4][0]) for each in found))
 
 
 class OutgoingHttp:
     """The HTTP client of the server. It belongs to the event loop of its first request."""
 
-    def __init__(self, timeout_s: float = TIMEOUT_S, resolve: Resolve = look_up) -> None:
-        """``timeout_s``: of a whole exchange, once it is its turn."""
+    def __init__(
+        self,
+        timeout_s: float = TIMEOUT_S,
+        resolve: Resolve = look_up,
+        *,
+        at_a_time: int = _AT_A_TIME,
+        of_one_account: int = _OF_ONE_ACCOUNT,
+    ) -> None:
+        """``timeout_s``: of a whole exchange, once it is its turn. ``at_a_time``: requests, and ``of_one_account``
+        among them."""
         self._timeout_s = timeout_s
         self._resolve = resolve
-        self._share = FairShare(_AT_A_TIME, _OF_ONE_ACCOUNT)
+        self._share = FairShare(at_a_time, of_one_account)
         self._under_way: set[asyncio.Task[Any]] = set()
         self._tls: TlsContexts | None = None
         self._is_closed = False
@@ -79,17 +90,32 @@ class OutgoingHttp:
         headers: Mapping[str, str],
         body: bytes = b"",
         *,
+        rule: AddressRule = AllowedUrls,
         answer_bytes_max: int = 0,
     ) -> HttpResponse:
         """Returns status, headers and the first bytes of the body. What the status means is up to the caller.
 
-        ``account``: whose share it takes. ``answer_bytes_max``: of the body; what is beyond them is not read. Raises
-        OutgoingFailed if there is no answer, also when this is closed."""
+        ``account``: whose share it takes. ``rule``: which addresses may be called. ``answer_bytes_max``: of the body;
+        what is beyond them is not read. Raises OutgoingFailed if there is no answer, also when this is closed."""
+        request = _request(method, url, headers, body)
+        return await self._in_task(self._exchange(account, url, rule, request, answer_bytes_max))
+
+    async def finds(self, account: str, url: OutgoingUrl, rule: AddressRule) -> bool:
+        """Looks the host of a URL up. Returns False if it has no address, as far as can be said now. Raises
+        OutgoingRefused if it has addresses and none of them may be called."""
+        try:
+            return await self._in_task(self._look_up(account, url, rule))
+        except OutgoingRefused:
+            raise
+        except OutgoingFailed:
+            return False
+
+    async def _in_task(self, work: Coroutine[Any, Any, T]) -> T:
+        """Callers run without a task, and the time limit needs one."""
         if self._is_closed:
+            work.close()
             raise OutgoingFailed("the server stops")
-        exchange = self._exchange(account, url, _request(method, url, headers, body), answer_bytes_max)
-        # A task of its own: callers run without one, and the time limit needs one.
-        task = asyncio.get_running_loop().create_task(exchange)
+        task = asyncio.get_running_loop().create_task(work)
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
         try:
@@ -106,18 +132,28 @@ class OutgoingHttp:
             task.cancel()
 
     async def _exchange(
-        self, account: str, url: OutgoingUrl, request: bytes, answer_bytes_max: int
+        self, account: str, url: OutgoingUrl, rule: AddressRule, request: bytes, answer_bytes_max: int
     ) -> HttpResponse:
+        async with self._turn(account):
+            connection = await self._connect(url, answer_bytes_max, rule)
+            try:
+                return await connection.exchange(request, self._timeout_s)
+            finally:
+                connection.close()
+
+    async def _look_up(self, account: str, url: OutgoingUrl, rule: AddressRule) -> bool:
+        async with self._turn(account):
+            return bool(await self._addresses(url, rule))
+
+    @asynccontextmanager
+    async def _turn(self, account: str) -> AsyncIterator[None]:
+        """One of the turns of the account, limited in time. Raises OutgoingFailed for whatever fails in it."""
         from penstock.client.http.exchange import ExchangeFailed, reason_of
 
         async with self._share.turn(account):
             try:
                 async with asyncio.timeout(self._timeout_s) as limit:
-                    connection = await self._connect(url, answer_bytes_max)
-                    try:
-                        return await connection.exchange(request, self._timeout_s)
-                    finally:
-                        connection.close()
+                    yield
             except ExchangeFailed as failure:
                 raise OutgoingFailed(str(failure)) from None
             except (OSError, ValueError) as error:  # UnicodeError: a name that no lookup takes
@@ -125,17 +161,19 @@ class OutgoingHttp:
                     raise OutgoingFailed(f"no answer within {self._timeout_s:g} seconds") from None
                 raise OutgoingFailed(reason_of(error)) from None
 
-    async def _connect(self, url: OutgoingUrl, answer_bytes_max: int) -> AsyncConnection:
+    async def _connect(
+        self, url: OutgoingUrl, answer_bytes_max: int, rule: AddressRule = AllowedUrls
+    ) -> AsyncConnection:
         # Imported when they are first needed: most servers never call anything.
         from penstock.client.http.asynchronous import AsyncConnection
         from penstock.client.http.exchange import Address, AnswerReader, TlsContexts
 
         loop = asyncio.get_running_loop()
-        addresses = await self._addresses(url)
+        addresses = await self._addresses(url, rule)
         context = None
         if url.scheme == "https":
             self._tls = self._tls or TlsContexts()  # reads the certificate authorities, which takes a while
-            context = await _in_thread(partial(self._tls.of, Address(url.host, url.port, is_tls=True)))
+            context = await in_thread(partial(self._tls.of, Address(url.host, url.port, is_tls=True)))
         ends_s = loop.time() + self._timeout_s
         for left in range(len(addresses), 0, -1):
             # An address that does not answer leaves time for the next ones. The last one has all that is left.
@@ -155,14 +193,15 @@ class OutgoingHttp:
                     raise
         raise OutgoingFailed("its name has no address")
 
-    async def _addresses(self, url: OutgoingUrl) -> list[str]:
+    async def _addresses(self, url: OutgoingUrl, rule: AddressRule) -> list[str]:
         """Returns the addresses of the host that may be called. Raises OutgoingFailed or OSError."""
-        with suppress(ValueError):
-            return [str(ip_address(url.host))]  # the operator has named it
-        found = await self._resolve(url.host, url.port)
-        allowed = [address for address in found if is_callable(address)]
+        try:
+            found = [str(ip_address(url.host))]
+        except ValueError:
+            found = await self._resolve(url.host, url.port)
+        allowed = [address for address in found if rule.may_call(url.host, address)]
         if found and not allowed:
-            raise OutgoingFailed(f"its name leads to {found[0]}, which must not be called")
+            raise OutgoingRefused(f"its name leads to {found[0]}, which must not be called")
         return allowed[:_ADDRESSES_MAX]
 
 
@@ -187,7 +226,7 @@ def _request(method: str, url: OutgoingUrl, headers: Mapping[str, str], body: by
     return "\r\n".join([*head, *lines.values(), "", ""]).encode() + body
 
 
-def _in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
+def in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
     """Run a function that blocks in a thread that nobody joins: a lookup can take longer than the process lives."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()

@@ -1,12 +1,17 @@
-"""URLs that the server may call: what an operator lists, and everything below it."""
+"""URLs that the server may call: what an operator lists, and everything below it, or what is not private."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from base64 import b64encode
 from collections.abc import Sequence
-from typing import NamedTuple
-from urllib.parse import unquote, urlsplit
+from contextlib import suppress
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from typing import NamedTuple, Protocol
+from urllib.parse import unquote, unquote_to_bytes, urlsplit
+
+from penstock.outgoing.addresses import is_callable, is_public, is_within
 
 _PORTS = {"http": 80, "https": 443}
 
@@ -64,6 +69,13 @@ def _is_plain(path: str) -> bool:
     return path.isprintable() and not any(name and not name.strip(".") for name in names)
 
 
+class AddressRule(Protocol):
+    """Decides which addresses of a host may be called."""
+
+    def may_call(self, host: str, address: str) -> bool:
+        """``host``: as the URL has it. ``address``: what it leads to, or is."""
+
+
 class AllowedUrls:
     """What may be called: URLs of the operator, and everything below their paths."""
 
@@ -74,3 +86,70 @@ class AllowedUrls:
         """The URL, if it may be called."""
         url = OutgoingUrl.parse(text)
         return url if url is not None and any(url.is_below(each) for each in self._allowed) else None
+
+    @staticmethod
+    def may_call(host: str, address: str) -> bool:
+        return is_address(host) or is_callable(address)  # the operator has named it
+
+
+class CredentialUrl(NamedTuple):
+    """A URL whose user and password, if it has them, were taken out."""
+
+    url: OutgoingUrl
+    authorization: str | None  # the value of the header
+
+    @classmethod
+    def parse(cls, text: str) -> CredentialUrl | None:
+        """Returns None if the text is not a URL. A fragment is dropped, since no server gets it."""
+        text = text.partition("#")[0]
+        scheme, separator, rest = text.partition("://")
+        place = re.split(r"[/?]", rest, maxsplit=1)[0]
+        user, at, host = place.rpartition("@")
+        if not at:
+            url = OutgoingUrl.parse(text)
+            return None if url is None else cls(url, None)
+        url = OutgoingUrl.parse(f"{scheme}{separator}{host}{rest[len(place) :]}")
+        if url is None or not user.isascii() or not user.isprintable() or " " in user or "\\" in user:
+            return None
+        user = user if ":" in user else f"{user}:"
+        return cls(url, f"Basic {b64encode(unquote_to_bytes(user)).decode()}")
+
+
+ALL_HOSTS = "all"
+
+
+class OpenUrls:
+    """Every URL may be called that leads to the internet. What is private may be called as far as an operator allows
+    it, and addresses that no host has, and metadata services, never."""
+
+    def __init__(self, private: Sequence[str] = ()) -> None:
+        """``private``: names of hosts, addresses and networks, or ALL_HOSTS."""
+        self._all = ALL_HOSTS in private
+        self._hosts: set[str] = set()
+        self._networks: list[IPv4Network | IPv6Network] = []
+        for each in private:
+            try:
+                self._networks.append(ip_network(each, strict=False))
+            except ValueError:
+                self._hosts.add(each.lower().rstrip("."))
+
+    def find(self, text: str) -> CredentialUrl | None:
+        """The URL, if it may be called as far as that is known before its name is looked up."""
+        found = CredentialUrl.parse(text)
+        if found is None:
+            return None
+        host = found.url.host
+        return None if is_address(host) and not self.may_call(host, host) else found
+
+    def may_call(self, host: str, address: str) -> bool:
+        if is_public(address):
+            return True
+        is_allowed = self._all or host in self._hosts or is_within(address, self._networks)
+        return is_allowed and is_callable(address)
+
+
+def is_address(host: str) -> bool:
+    with suppress(ValueError):
+        ip_address(host)
+        return True
+    return False

@@ -7,24 +7,28 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from penstock.auth.authorize import authorize
 from penstock.auth.policy.vocabulary import declare
 from penstock.broker.broker import Broker
+from penstock.broker.handover import SentFor
 from penstock.broker.questions import LocalShards, OtherShards, OwnedShards
 from penstock.broker.record_kinds import BROKER_KINDS
 from penstock.clock import SystemClock
 from penstock.cluster.gather import ClusterShards
 from penstock.cluster.link import Peers
 from penstock.cluster.owners import Owners
-from penstock.errors import PenstockError, StoreError
+from penstock.errors import JobFailed, PenstockError, StoreError
 from penstock.metrics.histogram import Histogram
 from penstock.monitoring.measured import ServiceNamespace
 from penstock.monitoring.monitoring import Monitoring
 from penstock.monitoring.reading import MetricNamespace
 from penstock.outgoing import OutgoingHttp
+from penstock.publishing.publishing import Publishing
+from penstock.publishing.signing import Signer
 from penstock.server.client_addresses import ClientAddresses
 from penstock.server.cluster import ClusterLinks, ClusterPlace
 from penstock.server.console import Console
@@ -45,13 +49,17 @@ from penstock.server.security import Security
 from penstock.server.settings.address import Address
 from penstock.server.settings.config import Config
 from penstock.server.settings.queues import declare_queues
+from penstock.server.settings.topic_plans import declare_topics
 from penstock.server.settings.types import REGION_PLACEHOLDER
 from penstock.server.shard_hints import ShardHints
 from penstock.server.shards import LoopRuntimes, OpenShards, Runtimes
+from penstock.server.signing_key import SigningKeyProtection
 from penstock.server.throttle import Throttle
+from penstock.server.topics import CERTIFICATE_MOUNT, Reach, certificate_page, may_deliver, may_publish
 from penstock.server.web_pages import Cors, WebPageFilter
 from penstock.server.webhooks import Webhooks
-from penstock.services import admin, cloudwatch, sqs, sts
+from penstock.services import admin, cloudwatch, sns, sqs, sts
+from penstock.services.cloudwatch.notifications import SERVICE_NAME as CLOUDWATCH
 from penstock.services.sqs.attributes import shown_queue
 from penstock.services.sqs.edited import check_edited
 from penstock.services.sqs.region_hints import RegionHints
@@ -63,6 +71,8 @@ from penstock.store.memory import MemorySite
 from penstock.store.port import StoreSite
 from penstock.store.sqlite.file import Synchronous
 from penstock.store.sqlite.site import SqliteSite
+from penstock.topics.names import TopicName
+from penstock.topics.publication import Publication
 from penstock.turns import Turns
 from penstock.wire.dispatch import Dispatcher
 from penstock.wire.service import Action, Service
@@ -97,6 +107,7 @@ class EarlyParts:
         self.site = site_of(config)
         self.outgoing = OutgoingHttp()
         self.webhooks = Webhooks(self.outgoing, "alarm_webhooks", config.alarm_webhooks)
+        self.reach = Reach(config)
         self.health = Health([service.name for service in self.services if service.is_announced])
         self.meter = RequestMeter()
         self.disk_space = DiskSpace(watched_directories(config), config.disk_warning)
@@ -146,10 +157,11 @@ class EarlyParts:
         self.routes.change(self.security.throttle(config), *self._cors(config))
         self.disk_space.warn_below = config.disk_warning
         self.webhooks.change(config.alarm_webhooks)
+        self.reach.change(config)
 
     def declared(self, config: Config) -> None:
-        """Note that these queues are declared now."""
-        self.config = replace(self.config, queues=config.queues)
+        """Note that these queues and topics are declared now."""
+        self.config = replace(self.config, queues=config.queues, topics=config.topics)
 
     def look_around(self) -> None:
         """Look at files that may have changed, and at the disk. This is called once a second, on the event loop."""
@@ -204,13 +216,24 @@ class Parts:
         self.broker = Broker(
             config.broker_limits, shards, encryption.guard, encryption.dedup_key,
             None if place is None else place.usage, Turns(runtimes.soon), self.clock, self._others,
+            may_deliver if self.security.credentials is not None else None,
         )  # fmt: skip
         self.monitoring = Monitoring(
             self.broker,
             cloudwatch.CloudWatchTexts(is_secured=self.security.credentials is not None),
             self.webhooks.post,
+            self._publish_alarm,
             metric_namespaces(),
             config.monitoring_limits,
+        )
+        root = self.security.root
+        signer = Signer(self.broker, None if root is None else SigningKeyProtection(root))
+        self.publishing = Publishing(
+            self.broker,
+            early.reach.endpoints(signer),
+            signer,
+            self._base_url,
+            may_publish if self.security.credentials is not None else None,
         )
         ended_sessions = EndedSessions(self.broker)
         process = None if place is None else place.process
@@ -301,6 +324,8 @@ class Parts:
         peek = PeekPage(_sqs(self), *around)
         routes.open(RequestHandlers(dispatch, dispatcher.refusal, dispatcher.methods, forwarder))
         routes.mount(b"_aws", ServiceMount(peek.answer, peek.accepts))
+        signer = self.publishing.signer
+        routes.mount(CERTIFICATE_MOUNT, Mount(partial(certificate_page, signer), for_any_page=True))
         routes.mount(b"metrics", Mount(self.metrics_page.page, accepts=self.metrics_page.accepts))
         if self.config.console:
             routes.mount(b"console", Mount(self.console.page, for_any_page=True))
@@ -313,7 +338,7 @@ class Parts:
         return self.early.config
 
     async def load(self) -> None:
-        """Open the shards and become ready. Raises DeclaredQueueError or PenstockError."""
+        """Open the shards and become ready. Raises DeclarationError or PenstockError."""
         if self.node is None:
             if self.config.store is not None:
                 await asyncio.to_thread(check_no_nodes, leases_of(self.site))
@@ -322,6 +347,27 @@ class Parts:
             await self.declare()
         else:
             await self._join(self.node)
+
+    async def _publish_alarm(self, topic: str, alarm: str, account: str, subject: str, body: str) -> None:
+        """Publish what an alarm says to a topic. Raises JobFailed."""
+        name = TopicName.of_arn(topic)
+        if name is None:
+            raise JobFailed("it is not the ARN of a topic")
+        group = dedup_id = None
+        if name.is_fifo:
+            group, dedup_id = sha256(alarm.encode()).hexdigest(), sha256(body.encode()).hexdigest()
+        publication = Publication(message=body, subject=subject, group=group, dedup_id=dedup_id)
+        source = SentFor(CLOUDWATCH, alarm, account)
+        await self.publishing.publish_for(name, publication, source)
+
+    def _base_url(self) -> str:
+        """With which links begin in messages that no client publishes."""
+        config = self.config
+        if config.public_url is not None:
+            return config.public_url.rstrip("/").replace(REGION_PLACEHOLDER, config.region)
+        address = Address(config.host, config.port) if not config.listen else config.listen[0]
+        shown = Address("localhost", address.port) if address.local.is_loopback else address
+        return f"{config.scheme}://{shown}"
 
     def _others(self, owned: OwnedShards) -> OtherShards:
         """Asks all shards: those of other processes over the links, if there are others."""
@@ -362,14 +408,25 @@ class Parts:
         self.health.done(_DECLARING)
 
     async def declare(self) -> None:
-        """Create the declared queues of the open shards and become ready. Raises DeclaredQueueError or
+        """Create the declared queues of the open shards and become ready. Raises DeclarationError or
         PenstockError."""
         await self._declare()
         self.security.encryption.start(self.broker)
         self.health.done(_DECLARING)
 
     async def _declare(self) -> None:
-        await declare_queues(self.broker, self.config.queues, self.config.space)
+        await self.declare_queues(self.config)
+        await self.declare_topics(self.config)
+
+    async def declare_queues(self, config: Config) -> int:
+        """Create and change the queues of these settings in the shards of this process, and return how many those
+        were. Raises DeclarationError or PenstockError."""
+        return await declare_queues(self.broker, config.queues, self.config.space)
+
+    async def declare_topics(self, config: Config) -> int:
+        """Create and change the topics of these settings, as :meth:`declare_queues` does with queues."""
+        space, base_url = self.config.space, self._base_url()
+        return await declare_topics(self.broker, self.publishing, config.topics, space, base_url)
 
     def send_state(self) -> str:
         """A full disk does not make the server unready: receivers, who free space, must still reach it."""
@@ -397,6 +454,7 @@ class Parts:
             await asyncio.to_thread(self.telemetry.close)
         await self.broker.stop()
         self.early.outgoing.close()
+        self.early.reach.close()
         await self.shards.close_all()
         await asyncio.to_thread(self.site.close)
 
@@ -499,11 +557,20 @@ SERVICES: tuple[tuple[Service, Callable[[Parts], Any]], ...] = (
             None if parts.security.credentials is None else parts.security.credentials.directory.partition,
         ),
     ),
+    (
+        sns.SERVICE,
+        lambda parts: sns.Sns(parts.publishing, parts.broker, sns.ACTIONS, parts.security.encryption.guard),
+    ),
     (sts.SERVICE, lambda parts: sts.Sts(parts.security.credentials, parts.clock)),
     (
         admin.SERVICE,
         lambda parts: admin.Admin(
-            parts.broker, admin.ACTIONS, _SQS_TEXTS, ProcessControl(parts), _rows_with_permission()
+            parts.broker,
+            parts.publishing,
+            admin.ACTIONS,
+            _SQS_TEXTS,
+            ProcessControl(parts),
+            _rows_with_permission(),
         ),
     ),
 )

@@ -181,7 +181,7 @@ class Routes:
                 return
         caller = on_work = None
         try:
-            write_refusal = None if self.pages is None else self.pages.check(request)
+            write_refusal, page_refusal = self._page_refusals(request)
             caller = self._callers.of(request)
             if self._throttle is not None and not request.counted:
                 name = caller_name(caller.principal, self._origins.source_ip(request))
@@ -214,6 +214,8 @@ class Routes:
             call.base_url = origin.base_url.replace(REGION, caller.space.region)
         if write_refusal is not None:
             call.write_refusal = write_refusal
+        if page_refusal is not None:
+            call.page_refusal = page_refusal
         # Clients and proxies add it by themselves: one that is too long is ignored.
         trace = headers.get(b"x-amzn-trace-id")
         if trace is not None and 0 < len(trace) <= TRACE_BYTES_MAX:
@@ -223,6 +225,18 @@ class Routes:
             call.certificate = peer.certificate
             call.user_agent = agent[:_USER_AGENT_MAX].decode("latin-1")
         dispatch(request, call, request.respond)
+
+    def _page_refusals(self, request: Request) -> tuple[Fault | None, Fault | None]:
+        """What a request that a web page has caused gets if it would change something, and if it is not a link that
+        anyone may follow. Raises the Fault to respond with."""
+        if self.pages is None:
+            return None, None
+        try:
+            return self.pages.check(request), None
+        except Fault as fault:
+            if request.method != b"GET":  # a link is nothing else
+                raise
+            return None, fault
 
     def _serve_special(self, request: Request) -> None:
         """Serves what may be for a mount, requests of web pages, and methods that no service has."""
@@ -251,7 +265,8 @@ class Routes:
             return self._root if not query and request.method in (b"GET", b"HEAD") else None
         if b"access-control-request-method" in request.headers and request.method == b"OPTIONS":
             return None
-        mount = self._mounts.get(segment)
+        # What follows a hyphen may be a part of a name that only the mount knows.
+        mount = self._mounts.get(segment) or self._mounts.get(segment.partition(b"-")[0])
         return None if mount is None or (mount.accepts is not None and not mount.accepts(request)) else mount
 
     async def _root_page(self, request: Request) -> Response:

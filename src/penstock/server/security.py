@@ -46,7 +46,7 @@ class Security:
     ) -> None:
         """Raises one of SETUP_ERRORS."""
         check_plain_http(config)
-        root = root_key(config, os.environ)
+        self.root = root = root_key(config, os.environ)
         files = tls_files(config)
         self.tls = None if files is None else Tls(files)
         self.link_tls = link_tls(config)

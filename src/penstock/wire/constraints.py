@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cache
+from itertools import islice
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -94,8 +95,8 @@ class _Rules(NamedTuple):
 
     is_required: bool
     marks: tuple[Any, ...]
-    members_max: int | None  # of a list: those beyond its length are not looked at
-    item: _Rules | None  # of each member of a list
+    members_max: int | None  # of a list or map: those beyond its length are not looked at
+    item: _Rules | None  # of each member of a list or map
     struct: type[msgspec.Struct] | None
 
 
@@ -148,8 +149,9 @@ class Constraints:
         if rules.struct is not None:
             yield from self._violations(value, f"{path}.")
         elif rules.item is not None:
-            for number, each in enumerate(value[: rules.members_max], 1):
-                yield from self._of_value(each, f"{path}.{number}.member", rules.item)
+            members = value.items() if isinstance(value, dict) else enumerate(value, 1)
+            for name, each in islice(members, rules.members_max):
+                yield from self._of_value(each, f"{path}.{name}.member", rules.item)
                 yield None
 
     def _shown(self, value: Any) -> str:
@@ -174,7 +176,7 @@ def _rules(hint: Any) -> _Rules | None:
     """None if there are no constraints in it."""
     bare, notes = bare_hint(hint)
     marks = [note for note in notes if isinstance(note, Mark)]
-    item = _rules(get_args(bare)[0]) if get_origin(bare) is list else None
+    item = _rules(get_args(bare)[-1]) if get_origin(bare) in (list, dict) else None
     is_struct = isinstance(bare, type) and issubclass(bare, msgspec.Struct)
     struct = bare if is_struct and _rules_of(bare) else None
     if not marks and item is None and struct is None:

@@ -218,20 +218,25 @@ class Dispatcher:
         if route.meter is not None and not call.began_s:
             call.began_s = perf_counter()
         decoded = None
+        by_link = False  # someone without a signature follows a link
         pass_on = None if self._pass_on is None else partial(self._pass_on, request, done)
         try:
             if call.principal is not None:  # refused before the request is decoded, which may take long
                 if call.principal.kind == "anonymous":
                     if not action.anonymous:
                         raise SignatureMissing(f"{call.base_url}/")
+                    by_link = action.by_link
                     if route.decode_resource is not None and self._authorize is not None:
                         assert action.resource is not None, "a member names it"
                         decoded = route.decode_resource(given)
                         self._authorize(call, action, action.resource(service.context, decoded, call))
                 if call.signed_for is not None and call.signed_for != service.signing_name:
                     raise wrong_service(service.signing_name)
-            if call.write_refusal is not None and (action.has_effects or not action.read_only):
-                raise call.write_refusal
+            if not action.by_link:
+                if call.page_refusal is not None:
+                    raise call.page_refusal
+                if call.write_refusal is not None and (action.has_effects or not action.read_only):
+                    raise call.write_refusal
             if route.decode_steps is not None and (size := _size_of(given)) > _LONG_BYTES:
                 call.decoding = start(self._alone(route.decode_steps(given), size, call))
                 call.decoding.on_done(
@@ -241,7 +246,7 @@ class Dispatcher:
             decoded = route.decode(given)
             if action.resource is not None:
                 call.resource = action.resource(service.context, decoded, call)
-            if self._authorize is not None and action.permission:
+            if self._authorize is not None and action.permission and not by_link:
                 self._authorize(call, action, call.resource)
             coroutine = action.handler(service.context, decoded, call)
         except Exception as error:
@@ -341,7 +346,11 @@ def _protocol(name: ProtocolName, service: Service, *, is_plain: bool = False) -
         case "json-1.0" | "json-1.1":
             return JsonProtocol(service.shape_namespace, name, is_plain=is_plain)
         case "query":
-            return QueryProtocol(service.xml_namespace, error_detail=service.xml_error_detail)
+            return QueryProtocol(
+                service.xml_namespace,
+                error_detail=service.xml_error_detail,
+                is_indented=service.xml_is_indented,
+            )
         case "rest-json":
             return RestJsonProtocol()
         case "rpc-v2-cbor":

@@ -2,7 +2,8 @@
 
 XML: the root is ``<ActionResponse>`` in the service's namespace; an action without a result has no Result element,
 and an empty result is an empty element. Every text can be read back unchanged: quotes and carriage returns are
-written as entities. Characters that XML does not allow are written as U+FFFD.
+written as entities. Characters that XML does not allow are written as U+FFFD. Some services write XML in lines,
+without a declaration (:attr:`Service.xml_is_indented`).
 
 JSON: this is the XML with other brackets, not the JSON protocol: the same wrapping elements, a map as a list of its
 entries, and null for absent members.
@@ -39,6 +40,9 @@ _JSON = b"application/json"
 
 _encode = msgspec.json.Encoder().encode
 _DECLARATION = '<?xml version="1.0"?>'
+_METADATA_BEGIN, _METADATA_END = "<ResponseMetadata>", "</ResponseMetadata>"
+_INDENT = "  "
+_EMPTY = "></"  # between the tags of an element without text; in text this is escaped
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _SPECIAL = re.compile('[&<>"\r]')
 _ENTITIES = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("\r", "&#xD;"))
@@ -47,24 +51,26 @@ _ENTITIES = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("\r
 class QueryProtocol:
     """The Query protocol as one service speaks it, with responses in XML."""
 
-    __slots__ = ("_detail", "_xmlns")
+    __slots__ = ("_detail", "_is_indented", "_xmlns")
 
-    def __init__(self, namespace: str, *, error_detail: bool = False) -> None:
-        """``error_detail``: errors end with an empty element for details (:attr:`Service.xml_error_detail`)."""
+    def __init__(self, namespace: str, *, error_detail: bool = False, is_indented: bool = False) -> None:
+        """``error_detail``: errors end with an empty element for details (:attr:`Service.xml_error_detail`).
+        ``is_indented``: :attr:`Service.xml_is_indented`."""
         self._xmlns = f' xmlns="{escaped(namespace)}"' if namespace else ""
-        self._detail = "<Detail/>" if error_detail else ""
+        self._detail = ["<Detail/>"] if error_detail else []
+        self._is_indented = is_indented
 
     def decoder(self, action: Action) -> FormDecoder:
         return FormDecoder(action.request, action.members_max)
 
     def success(self, action: Action, response: Any, request_id: str) -> Response:
         root = f"{action.name}Response"
-        parts = [f"{_DECLARATION}<{root}{self._xmlns}>"]
+        parts = [f"<{root}{self._xmlns}>"]
         if action.response is not None:
             _write_struct(parts, f"{action.name}Result", response, struct_shape(action.response))
-        parts.append(f"<ResponseMetadata><RequestId>{request_id}</RequestId></ResponseMetadata></{root}>")
+        parts += _METADATA_BEGIN, _request_id(request_id), _METADATA_END, f"</{root}>"
         headers = [(b"Content-Type", _XML), (b"x-amzn-RequestId", request_id.encode())]
-        return Response(200, headers, "".join(parts).encode())
+        return Response(200, headers, self._document(parts))
 
     def encoded_list(self, pieces: Iterator[list[Any]], field: Field) -> Steps[EncodedList]:
         assert isinstance(field.shape, ListOf)
@@ -74,16 +80,20 @@ class QueryProtocol:
                 parts, field.spelling.item or field.spelling.name, piece, field.shape, field.spelling
             )
             yield
-        return EncodedList("".join(parts))
+        return EncodedList(parts if self._is_indented else ["".join(parts)])
 
     def error(self, fault: Fault, request_id: str) -> Response:
-        message = f"<Message>{escaped(fault.query_message)}</Message>" if fault.query_message else ""
-        error = f"<Type>{fault.blame}</Type><Code>{escaped(fault.code)}</Code>{message}{self._detail}"
-        body = (
-            f"{_DECLARATION}<ErrorResponse{self._xmlns}><Error>{error}</Error>"
-            f"<RequestId>{request_id}</RequestId></ErrorResponse>"
-        )
-        return Response(fault.status, error_headers(fault, _XML, request_id), body.encode())
+        parts = [f"<ErrorResponse{self._xmlns}>", "<Error>", f"<Type>{fault.blame}</Type>"]
+        parts.append(f"<Code>{escaped(fault.code)}</Code>")
+        if fault.query_message:
+            parts.append(f"<Message>{escaped(fault.query_message)}</Message>")
+        parts += *self._detail, "</Error>", _request_id(request_id), "</ErrorResponse>"
+        return Response(fault.status, error_headers(fault, _XML, request_id), self._document(parts))
+
+    def _document(self, parts: list[str]) -> bytes:
+        if self._is_indented:
+            return _indented(parts).encode()
+        return f"{_DECLARATION}{''.join(parts)}".encode()
 
 
 class QueryJsonWriter:
@@ -123,6 +133,36 @@ def escaped(text: str) -> str:
     return text
 
 
+def _request_id(request_id: str) -> str:
+    return f"<RequestId>{request_id}</RequestId>"
+
+
+def _indented(parts: list[str]) -> str:
+    """The document, an element in each line. Each part is a tag that begins or ends an element, or an element with
+    text, which is written as it is. Elements without contents are written as one tag."""
+    lines: list[str] = []
+    indent = ""
+    has_contents = True  # of the element that is open
+    for part in parts:
+        if part.startswith("</"):
+            indent = indent[: -len(_INDENT)]
+            if has_contents:
+                lines.append(f"{indent}{part}")
+            else:
+                lines[-1] = f"{lines[-1][:-1]}/>"
+            has_contents = True
+            continue
+        is_opened = "</" not in part and not part.endswith("/>")
+        if _EMPTY in part:
+            part = f"{part[: part.index(_EMPTY)]}/>"
+        lines.append(f"{indent}{part}")
+        if is_opened:
+            indent += _INDENT
+        has_contents = not is_opened
+    lines.append("")
+    return "\n".join(lines)
+
+
 def _write(parts: list[str], name: str, value: Any, shape: Shape, spelling: Spelling) -> None:
     match shape:
         case Scalar():
@@ -141,14 +181,14 @@ def _write(parts: list[str], name: str, value: Any, shape: Shape, spelling: Spel
 def _write_items(parts: list[str], name: str, items: Any, shape: ListOf | MapOf, spelling: Spelling) -> None:
     """The members of a list or map, each an element of that name."""
     if isinstance(items, EncodedList):
-        parts.append(items.members)
+        parts += items.members
         return
     if isinstance(shape, ListOf):
         for item in items:
             _write(parts, name, item, shape.member, shape.inner)
         return
     for key, value in items.items():
-        parts.append(f"<{name}><{spelling.key}>{escaped(key)}</{spelling.key}>")
+        parts += f"<{name}>", f"<{spelling.key}>{escaped(key)}</{spelling.key}>"
         _write(parts, spelling.value, value, shape.value, shape.inner)
         parts.append(f"</{name}>")
 

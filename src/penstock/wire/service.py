@@ -72,6 +72,8 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
     requester: Requester | None = None  # for the history of messages
     # Raised for an action that has effects: a request that a web page may have caused must not change anything.
     write_refusal: Fault | None = None
+    # Raised for every action but those that links lead to: a page has caused the request.
+    page_refusal: Fault | None = None
     # Set on the way, for the handler, the audit log and the metrics.
     action: str = ""
     began_s: float = 0.0  # when it was dispatched
@@ -208,6 +210,9 @@ class Action(msgspec.Struct, frozen=True):
     grantable: bool = False  # a policy of the resource may grant it to other accounts
     root_always: bool = False  # no policy can keep the root of the owning account from it
     anonymous: bool = False  # a caller without a signature may be served, if the resource's policy allows it
+    # People follow links to it, from mails and web pages: no policy is asked about requests without a signature, and
+    # those that pages caused are served. What a link names is secret, and the handler checks it.
+    by_link: bool = False
     read_only: bool = False  # as CloudTrail has it
     # Although it is read-only: ReceiveMessage hides messages, AssumeRole gives credentials.
     has_effects: bool = False
@@ -259,6 +264,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     shape_namespace: str  # "com.amazonaws.sqs": before the shape of a modelled error in __type
     xml_namespace: str = ""  # of the Query protocol; its last part is the version
     xml_error_detail: bool = False  # errors of the Query protocol have an empty element "Detail"
+    xml_is_indented: bool = False  # XML is written in lines, and has no declaration
     protocols: tuple[ProtocolName, ...] = ("json-1.0", "query")
     actions: Mapping[str, Action]
     to_fault: ToFault  # maps a domain error to a fault, or to None
@@ -273,6 +279,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     arns: tuple[ArnKind, ...] = ()
     condition_keys: tuple[str, ...] = ()  # of its own, in lower case: "sts:externalid"
     refuses_in_lower_case: bool = False  # refusals name its actions in lower case: "sqs:sendmessage"
+    refuses_in_upper_case: bool = False  # refusals name it in upper case: "SNS:Publish"
     # Built-in policies by name, each with the actions that it allows; those that allow least are first.
     policies: Mapping[str, tuple[str, ...]] = NO_MEMBERS
     # Pages of the console may call its actions below this path, with which the paths of a REST service begin; empty:

@@ -11,7 +11,14 @@ from __future__ import annotations
 
 from penstock.auth.policy.compiler import Policy, compile_policy
 from penstock.auth.policy.decision import decide, is_fixed, refusal
-from penstock.auth.policy.document import Document, Kind, PolicyInvalid, editable_document, read_document
+from penstock.auth.policy.document import (
+    Document,
+    Kind,
+    PolicyInvalid,
+    PrincipalInvalid,
+    editable_document,
+    read_document,
+)
 from penstock.auth.policy.question import Question, Verdict
 
 __all__ = [
@@ -19,6 +26,7 @@ __all__ = [
     "Kind",
     "Policy",
     "PolicyInvalid",
+    "PrincipalInvalid",
     "Question",
     "Verdict",
     "compile_policy",

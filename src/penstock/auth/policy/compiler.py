@@ -98,7 +98,7 @@ def _compile_policy(text: str, kind: Kind, name: str) -> Policy:
         try:
             statements.append(_compile_statement(statement, kind, label, document.has_variables))
         except PolicyInvalid as error:
-            raise PolicyInvalid(f"statement {place}: {error}") from error
+            raise type(error)(f"statement {place}: {error}") from error
     return Policy(kind, name, tuple(statements), _condition_keys(document))
 
 

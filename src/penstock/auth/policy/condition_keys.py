@@ -64,6 +64,7 @@ _READERS: dict[str, Reader] = {
     "aws:requestedregion": _requested_region,
     "aws:sourcearn": lambda question: question.source_arn or None,
     "aws:sourceaccount": lambda question: question.source_account or None,
+    "aws:sourceowner": lambda question: question.source_account or None,  # its former name
     "aws:sourceip": lambda question: question.source_ip or None,
     "aws:securetransport": lambda question: "true" if question.secure else "false",
     "aws:currenttime": _current_time,

@@ -14,6 +14,7 @@ Kind = Literal["identity", "resource", "session", "trust"]
 """What a policy is for: a user or role; a queue; a session (AssumeRole's Policy); saying who may assume a role."""
 
 BYTES_MAX = 20_480  # the largest that IAM accepts anywhere
+RESOURCE_BYTES_MAX = 30_720  # of a resource: of a topic
 _VERSIONS = ("2012-10-17", "2008-10-17")
 
 _PARTS: dict[str, tuple[str, ...]] = {
@@ -26,6 +27,10 @@ _PARTS: dict[str, tuple[str, ...]] = {
 
 class PolicyInvalid(Exception):
     """One sentence for the author of the policy."""
+
+
+class PrincipalInvalid(PolicyInvalid):
+    """A principal is not one that there could be."""
 
 
 class Listed(NamedTuple):
@@ -58,7 +63,7 @@ class Document(NamedTuple):
 
 
 def read_document(text: str, kind: Kind) -> Document:
-    document = _load(text)
+    document = _load(text, bytes_max=RESOURCE_BYTES_MAX if kind == "resource" else BYTES_MAX)
     unknown = document.keys() - {"Version", "Id", "Statement"}
     if unknown:
         raise PolicyInvalid(f"unknown element {_names(unknown)}: expected Version, Id and Statement")
@@ -81,7 +86,9 @@ def read_document(text: str, kind: Kind) -> Document:
 
 def editable_document(text: str) -> dict[str, Any]:
     """The document to be changed and written again: parts that are not changed keep their meaning."""
-    document = _load(text, partial(_as_written, int), partial(_as_written, float))
+    document = _load(
+        text, partial(_as_written, int), partial(_as_written, float), bytes_max=RESOURCE_BYTES_MAX
+    )
     try:
         json.dumps(document, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:  # half of a surrogate pair, escaped
@@ -96,10 +103,14 @@ def _as_written(number: type[int] | type[float], text: str) -> int | float | str
 
 
 def _load(
-    text: str, parse_int: Callable[[str], Any] = str, parse_float: Callable[[str], Any] = str
+    text: str,
+    parse_int: Callable[[str], Any] = str,
+    parse_float: Callable[[str], Any] = str,
+    *,
+    bytes_max: int,
 ) -> dict[str, Any]:
-    if len(text.encode(errors="replace")) > BYTES_MAX:
-        raise PolicyInvalid(f"a policy has {BYTES_MAX} bytes at most")
+    if len(text.encode(errors="replace")) > bytes_max:
+        raise PolicyInvalid(f"a policy has {bytes_max} bytes at most")
     try:
         # Numbers stay text: they are compared as numbers only by the operators for numbers.
         document = json.loads(

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from enum import IntEnum
 
-from penstock.auth.policy.document import Listed, PolicyInvalid
+from penstock.auth.policy.document import Listed, PrincipalInvalid
 from penstock.auth.principal import Principal
 from penstock.names import is_account, without_partition
 
@@ -42,7 +42,7 @@ def compile_principals(listed: Listed, services: tuple[str, ...]) -> LevelOf:
     names = frozenset(listed.values) - {"*"}
     for name in names:
         if not is_account(name) and not _ARN.fullmatch(name):
-            raise PolicyInvalid(f"{name} is neither an account nor the ARN of a user, role or session")
+            raise PrincipalInvalid(f"{name} is neither an account nor the ARN of a user, role or session")
     names = frozenset(map(without_partition, names))
     accounts = frozenset(filter(is_account, names)) | {
         root[1] for name in names if (root := _ROOT.fullmatch(name))

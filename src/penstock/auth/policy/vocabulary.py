@@ -34,6 +34,10 @@ class PolicyService(Protocol):
     def refuses_in_lower_case(self) -> bool:
         """Whether refusals name its actions in lower case."""
 
+    @property
+    def refuses_in_upper_case(self) -> bool:
+        """Whether refusals name the service in upper case."""
+
 
 class _Vocabulary(NamedTuple):
     services: Mapping[str, PolicyService]
@@ -69,8 +73,13 @@ def builtin_policies() -> Mapping[str, str]:
 
 def shown_action(action: str) -> str:
     """The action as a refusal names it."""
-    service = _known.services.get(action.partition(":")[0])
-    return action.lower() if service is not None and service.refuses_in_lower_case else action
+    prefix, _, name = action.partition(":")
+    service = _known.services.get(prefix)
+    if service is None:
+        return action
+    if service.refuses_in_upper_case:
+        return f"{prefix.upper()}:{name}"
+    return action.lower() if service.refuses_in_lower_case else action
 
 
 def is_unknown(key: str) -> bool:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from penstock.queues.settings import QueueSettings
 
 SERVICE_NAME = "cloudwatch.amazonaws.com"
+SUBJECT_MAX = 100
 _STATISTICS = {
     "SampleCount": "SAMPLE_COUNT",
     **{name: name.upper() for name in SIMPLE if name != "SampleCount"},
@@ -69,6 +70,12 @@ class CloudWatchTexts:
         }
         shown |= _composite(alarm) if config.is_composite else {"Trigger": _trigger(alarm)}
         return msgspec.json.encode(shown).decode()
+
+    def subject(self, alarm: Alarm) -> str:
+        # CloudWatch: ALARM: "backlog" in US East (N. Virginia). SNS: a subject has at most 100 characters.
+        region = _REGIONS.get(alarm.space.region, alarm.space.region)
+        subject = f'{alarm.status.state}: "{alarm.config.name}" in {region}'
+        return subject if len(subject) <= SUBJECT_MAX else f"{subject[: SUBJECT_MAX - 3]}..."
 
     def refusal(self, alarm: Alarm, queue: QueueName, settings: QueueSettings) -> str | None:
         """Who created the alarm was allowed to send to the queue. A policy that denies it to the service, or to

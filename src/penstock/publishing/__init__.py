@@ -1,0 +1,1 @@
+"""Topics and their subscriptions in the shards, and how what is published gets to subscribers."""

@@ -1,0 +1,80 @@
+"""Topics as the settings want them: which endpoints may be called, the mail server, and what policies say about
+deliveries and publications."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.auth.authorize import service_may
+from penstock.broker.handover import SentFor
+from penstock.errors import PenstockError
+from penstock.outgoing import ALL_HOSTS, OpenUrls, OutgoingHttp
+from penstock.publishing.deliveries import Endpoints
+from penstock.publishing.email_delivery import MailSender
+from penstock.publishing.http_delivery import AT_A_TIME, OF_ONE_ACCOUNT, TIMEOUT_S, HttpEndpoints
+from penstock.publishing.signing import Signer
+from penstock.server.http.request import HttpError, Request
+from penstock.server.http.response import REQUEST_ID
+from penstock.topics.policy import default_policy
+from penstock.topics.records import Topic
+from penstock.wire.service import Response
+
+if TYPE_CHECKING:
+    from penstock.broker.live_queue import LiveQueue
+    from penstock.server.settings.config import Config
+
+
+CERTIFICATE_MOUNT = b"SimpleNotificationService"
+"""With which the path of a certificate begins, up to a hyphen."""
+
+
+class Reach:
+    """How a server reaches subscribers that are no queues."""
+
+    def __init__(self, config: Config) -> None:
+        self._http = OutgoingHttp(TIMEOUT_S, at_a_time=AT_A_TIME, of_one_account=OF_ONE_ACCOUNT)
+        self._endpoints = HttpEndpoints(self._http, _urls(config))
+        self._mail = MailSender(None)
+
+    def endpoints(self, signer: Signer) -> Endpoints:
+        return Endpoints(self._endpoints, self._mail, signer)
+
+    def change(self, config: Config) -> None:
+        """Use settings that have changed."""
+        self._endpoints.change(_urls(config))
+
+    def close(self) -> None:
+        self._http.close()
+
+
+def _urls(config: Config) -> OpenUrls:
+    return OpenUrls((ALL_HOSTS,))
+
+
+def may_deliver(queue: LiveQueue, sent_for: SentFor) -> bool:
+    """Whether the policy of a queue lets a topic send to it."""
+    name, policy = queue.name, queue.settings.policy
+    return service_may(
+        sent_for.service, "sqs:SendMessage", name.arn, name.account, policy, sent_for.arn, sent_for.account
+    )
+
+
+def may_publish(topic: Topic, source: SentFor) -> bool:
+    """Whether the policy of a topic lets another service of the server publish to it."""
+    name = topic.name
+    policy = topic.attributes.get("Policy") or default_policy(name)
+    return service_may(
+        source.service, "sns:Publish", name.arn, name.account, policy, source.arn, source.account
+    )
+
+
+async def certificate_page(signer: Signer, request: Request) -> Response:
+    """The certificate by which subscribers check signatures. It is no secret."""
+    try:
+        found = await signer.certificate(request.path.decode("latin-1"))
+    except PenstockError as error:
+        raise HttpError(503, str(error)) from None
+    if found is None or request.method not in (b"GET", b"HEAD"):
+        raise HttpError(404, "There is no such certificate.")
+    headers = [(b"Content-Type", b"application/x-pem-file"), (REQUEST_ID, request.id.encode())]
+    return Response(200, headers, found.encode())

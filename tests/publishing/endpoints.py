@@ -1,0 +1,38 @@
+"""Endpoints of topics that are no servers: what they get is kept, and what they answer is written down before."""
+
+from __future__ import annotations
+
+from email.message import EmailMessage
+from typing import Any
+
+from penstock.publishing.deliveries import Endpoints
+from penstock.publishing.email_delivery import MailServer
+from penstock.publishing.http_delivery import HttpAnswer, HttpMessage
+from penstock.publishing.signing import Signer
+
+OK = HttpAnswer(200, "OK")
+
+
+class FakeEndpoints:
+    """``posted``: each URL with the message. ``answers``: of each URL, the next ones first; then it takes all."""
+
+    def __init__(self) -> None:
+        self.server: MailServer | None = None
+        self.posted: list[tuple[str, HttpMessage]] = []
+        self.answers: dict[str, list[HttpAnswer]] = {}
+        self.mails: list[EmailMessage] = []
+
+    def made(self, signer: Signer) -> Endpoints:
+        fake: Any = self
+        return Endpoints(fake, fake, signer)
+
+    async def may_subscribe(self, account: str, endpoint: str) -> bool:
+        return True
+
+    async def post(self, account: str, endpoint: str, message: HttpMessage) -> HttpAnswer:
+        self.posted.append((endpoint, message))
+        answers = self.answers.get(endpoint)
+        return answers.pop(0) if answers else OK
+
+    async def send(self, account: str, mail: EmailMessage) -> None:
+        self.mails.append(mail)
