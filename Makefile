@@ -70,7 +70,7 @@ test-slow: setup ## run the tests that start many processes, kill or load them, 
 
 test-browser: setup ## use the web console in Chromium; SCREENSHOTS=DIR takes pictures; CHROMIUM=/path/to/it
 	$(BIN)/python -m pip install --quiet $(call constrained,dev) --group browser
-	$(PYTEST) tests/browser/console.py -rs $(ARGS)
+	$(PYTEST) tests/browser/console.py tests/browser/topics.py -rs $(ARGS)
 
 test-clients: setup ## run clients of other languages and frameworks; ARGS="go rust" selects some
 	PYTHONPATH=tests $(BIN)/python tests/clients/run.py $(ARGS)

@@ -407,6 +407,63 @@ def test_pages_in_dark_colours_and_on_a_phone(
     phone.accessible()
 
 
+def test_the_navigation_marks_the_page_and_its_section(server: ServerProcess, tab: Tab) -> None:
+    make_shop(server)
+    page = tab.open("#/queue/orders").page
+    links = page.get_by_role("navigation", name="Pages")
+    marked = links.locator("[aria-current]")
+    expect(marked).to_have_text(["Queues"])
+    expect(marked).to_have_attribute("aria-current", "page")
+    for name in ("Alarms", "Dashboards", "Audit log"):
+        links.get_by_role("link", name=name).click()
+        expect(page.get_by_role("heading", name=name, level=1)).to_be_visible()
+        expect(marked).to_have_text(["Server", name])
+        expect(marked.first).to_have_attribute("aria-current", "true")
+        expect(marked.last).to_have_attribute("aria-current", "page")
+    links.get_by_role("link", name="Server").press("Enter")
+    expect(marked).to_have_text(["Server"])
+    tab.picture("server")
+    expect(page.get_by_role("button", name="Menu")).not_to_be_visible()
+
+
+def test_a_narrow_screen_has_the_navigation_in_a_menu(server: ServerProcess, tab: Tab) -> None:
+    page = tab.page
+    page.set_viewport_size({"width": 390, "height": 800})
+    tab.open("#/alarms")
+    links, menu = page.get_by_role("navigation", name="Pages"), page.get_by_role("button", name="Menu")
+
+    def expect_closed(title: str) -> None:
+        expect(page.get_by_role("heading", name=title, exact=True)).to_be_visible()
+        expect(links).not_to_be_visible()
+        expect(menu).to_be_focused()
+
+    def open_menu(title: str) -> None:
+        menu.press("Enter")
+        expect(links.get_by_role("link", name=title)).to_be_focused()
+
+    expect(page.get_by_role("heading", name="Alarms", exact=True)).to_be_visible()
+    expect(links).not_to_be_visible()
+    open_menu("Alarms")
+    tab.picture("phone-menu")
+    tab.accessible()
+    page.keyboard.press("Escape")
+    expect_closed("Alarms")
+    open_menu("Alarms")
+    page.mouse.click(380, 400)  # beside it
+    expect_closed("Alarms")
+    open_menu("Alarms")
+    page.keyboard.press("Tab")
+    expect(links.get_by_role("link", name="Dashboards")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect_closed("Dashboards")
+    open_menu("Dashboards")
+    links.get_by_role("link", name="Dashboards").click()  # the page that is shown already
+    expect_closed("Dashboards")
+    open_menu("Dashboards")
+    page.go_back()
+    expect_closed("Alarms")
+
+
 def test_the_colours_can_be_chosen_and_are_kept(tab: Tab) -> None:
     page = tab.open().page
     page.get_by_role("button", name="Light or dark").click()

@@ -41,7 +41,7 @@ class Page:
         self, path: str, body: Any = None, *, method: str | None = None, headers: dict[str, str] | None = None
     ) -> Answer:
         connection = http.client.HTTPConnection("127.0.0.1", self._server.port, timeout=30)
-        content = None if body is None else json.dumps(body).encode()
+        content = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         method = method or ("GET" if body is None else "POST")
         connection.request(method, f"/console/{path}", content, self.headers if headers is None else headers)
         response = connection.getresponse()
@@ -116,6 +116,20 @@ def test_a_page_calls_sqs_and_the_admin_api_in_its_account_and_region(page: Page
     assert page.ask("session").json["signed_in"] is True
     page.headers["X-Penstock-Region"] = "us-east-1"
     assert page.ask("api/admin/v1/queues").json["queues"] == []
+
+
+def test_a_page_sends_forms_to_services_of_the_query_protocol(page: Page) -> None:
+    headers = page.headers | {"Content-Type": "application/x-www-form-urlencoded"}
+    form = b"QueueName=a%26b&Action=DeleteQueue"
+    refused = page.ask("api/sqs/CreateQueue", form, headers=headers)
+    assert (refused.status, refused.json["Error"]["Code"]) == (400, "InvalidParameterValue"), (
+        "the path says the action"
+    )
+    made = page.ask("api/sqs/CreateQueue", b"QueueName=orders&Tag.1.Key=team&Tag.1.Value=x", headers=headers)
+    url = made.json["CreateQueueResponse"]["CreateQueueResult"]["QueueUrl"]
+    listed = page.ask("api/sqs/ListQueues", b"", headers=headers)
+    assert listed.json["ListQueuesResponse"]["ListQueuesResult"]["queueUrls"] == [url]
+    assert page.ask("api/sqs/ListQueueTags", {"QueueUrl": url}).json["Tags"] == {"team": "x"}
 
 
 def test_errors_of_the_services_reach_the_page(page: Page) -> None:

@@ -13,6 +13,8 @@ export const place = { region: "", account: "" };
 
 export const events = new EventTarget(); // "signed-out"
 
+const FORM = "application/x-www-form-urlencoded";
+
 function headers(more = {}) {
   const found = { "X-Penstock-Console": "1", ...more };
   if (place.region) found["X-Penstock-Region"] = place.region;
@@ -20,9 +22,12 @@ function headers(more = {}) {
   return found;
 }
 
+// The body is sent as JSON, or as a form if it is one.
 async function request(method, path, body, signal) {
-  const options = { method, headers: headers(body === undefined ? {} : { "Content-Type": "application/json" }), signal };
-  if (body !== undefined) options.body = JSON.stringify(body);
+  const isForm = body instanceof URLSearchParams;
+  const type = isForm ? FORM : "application/json";
+  const options = { method, headers: headers(body === undefined ? {} : { "Content-Type": type }), signal };
+  if (body !== undefined) options.body = isForm ? body.toString() : JSON.stringify(body);
   let response;
   try {
     response = await fetch(path, options);
@@ -43,8 +48,9 @@ async function request(method, path, body, signal) {
 
 function errorOf(response, read) {
   const named = (response.headers.get("x-amzn-query-error") ?? "").split(";")[0];
-  const code = named || response.headers.get("x-amzn-errortype") || read.code || (read.__type ?? "").split("#").pop();
-  return refusedBy({ status: response.status, code, message: read.message ?? read.Message ?? "" });
+  const { Code, Message } = read.Error ?? {}; // of the Query protocol
+  const code = named || response.headers.get("x-amzn-errortype") || Code || read.code || (read.__type ?? "").split("#").pop();
+  return refusedBy({ status: response.status, code, message: Message ?? read.message ?? read.Message ?? "" });
 }
 
 function refusedBy({ status, code, message }) {
@@ -71,6 +77,36 @@ export const session = {
 
 export const sqs = (action, members = {}) => request("POST", `api/sqs/${action}`, members);
 export const cloudwatch = (action, members = {}) => request("POST", `api/monitoring/${action}`, members);
+
+// SNS speaks the Query protocol only, which writes {Tags: [{Key: "a"}]} as Tags.member.1.Key=a, and maps as entries.
+export async function sns(action, members = {}) {
+  const form = new URLSearchParams();
+  for (const [name, value] of Object.entries(members)) {
+    if (value === undefined || Array.isArray(value) || typeof value !== "object") addMember(form, name, value);
+    else addMap(form, name, value);
+  }
+  const answer = await request("POST", `api/sns/${action}`, form);
+  return answer[`${action}Response`]?.[`${action}Result`] ?? {};
+}
+
+function addMap(form, name, map) {
+  const [keyName, valueName] = name === "MessageAttributes" ? ["Name", "Value"] : ["key", "value"];
+  Object.entries(map).forEach(([key, value], at) => {
+    form.append(`${name}.entry.${at + 1}.${keyName}`, key);
+    addMember(form, `${name}.entry.${at + 1}.${valueName}`, value);
+  });
+}
+
+function addMember(form, name, value) {
+  if (value === undefined) return;
+  if (Array.isArray(value)) value.forEach((each, at) => addMember(form, `${name}.member.${at + 1}`, each));
+  else if (typeof value === "object") for (const [inner, each] of Object.entries(value)) addMember(form, `${name}.${inner}`, each);
+  else form.append(name, value);
+}
+
+// A map in an answer of the Query protocol, such as the attributes of a topic.
+export const mapOf = (entries) => Object.fromEntries((entries ?? []).map(({ key, value }) => [key, value]));
+
 export const admin = (method, path, body, signal) => request(method, `api/admin/v1/${path}`, body, signal);
 export const queuePath = (name) => `queues/${encodeURIComponent(name)}`;
 export const messagePath = (queue, id) => `${queuePath(queue)}/messages/${encodeURIComponent(id)}`;

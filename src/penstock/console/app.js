@@ -1,29 +1,15 @@
 // The frame around all pages: navigation, sign-in, keyboard shortcuts.
 import { events, place, session } from "./api.js";
 import { html, render, useEffect, useState } from "./html.js";
-import { Alarms } from "./pages/alarms.js";
-import { Audit } from "./pages/audit.js";
-import { Dashboards } from "./pages/dashboards.js";
-import { Queue } from "./pages/queue.js";
-import { Queues } from "./pages/queues.js";
-import { Server } from "./pages/server.js";
+import { KEYS, Navigation, pageAt } from "./navigation.js";
 import { SignIn } from "./pages/sign_in.js";
 import { permissions } from "./permissions.js";
 import { attempt, Dialog, Empty, NotAllowed, Notices, Problem, readHash } from "./ui.js";
 
-const PAGES = [
-  ["queues", "Queues", Queues], // says itself what is not allowed
-  ["alarms", "Alarms", Alarms, "cloudwatch:DescribeAlarms"],
-  ["dashboards", "Dashboards", Dashboards, "cloudwatch:ListDashboards"],
-  ["server", "Server", Server, "penstock:GetStatus"],
-  ["audit", "Audit log", Audit, "penstock:ListAuditEvents"],
-];
-
 const SHORTCUTS = [
-  ["g q", "queues"], ["g a", "alarms"], ["g d", "dashboards"], ["g s", "server"], ["g l", "audit log"], ["/", "filter"],
+  ...[...KEYS].map(([key, page]) => [`g ${key}`, page.title.toLowerCase()]), ["/", "filter"],
   ["j, k", "next, previous row"], ["Enter", "open"], ["Esc", "close"], ["?", "this list"],
 ];
-const GO = { q: "#/queues", a: "#/alarms", d: "#/dashboards", s: "#/server", l: "#/audit" };
 
 function useHash() {
   const [hash, setHash] = useState(readHash);
@@ -41,7 +27,7 @@ function useShortcuts(showHelp) {
     const pressed = (event) => {
       const typing = /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName) || document.querySelector("dialog[open]");
       if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
-      if (going && GO[event.key]) location.hash = GO[event.key];
+      if (going && KEYS.has(event.key)) location.hash = `#/${KEYS.get(event.key).address}`;
       else if (event.key === "/") document.querySelector("[data-filter]")?.focus();
       else if (event.key === "?") showHelp();
       else if ((event.key === "j" || event.key === "ArrowDown") && event.target === document.body)
@@ -86,8 +72,10 @@ function App() {
   const [error, setError] = useState(null);
   const [allowed, setAllowed] = useState(null);
   const [help, setHelp] = useState(false);
+  const [menu, setMenu] = useState(false); // on a narrow screen
   const [version, setVersion] = useState(0); // grows when another place is shown
   useShortcuts(() => setHelp(true));
+  useEffect(() => setMenu(false), [hash]);
 
   const load = async () => {
     try {
@@ -111,11 +99,7 @@ function App() {
   if (!user.signed_in) return html`<${SignIn} onDone=${load} /><${Notices} />`;
   if (!allowed) return html`<main><p class="soft">Loading</p><${Problem} error=${error} /></main>`;
 
-  const [page = ""] = hash.parts;
-  const offered = PAGES.filter(([, , , permission]) => !permission || allowed.has(permission));
-  const current = page === "queue" || page === "" ? "queues" : page;
-  const [, title, shown, permission] = PAGES.find(([name]) => name === current) ?? [];
-  const Page = page === "queue" ? Queue : shown;
+  const { page, Shown, lacks } = pageAt(hash.parts, allowed) ?? {};
   const moved = async () => {
     setAllowed(await permissions());
     setVersion(version + 1);
@@ -123,10 +107,8 @@ function App() {
   return html`
     <a class="skip" href="#content" onClick=${(event) => { event.preventDefault(); document.querySelector("main").focus(); }}>Skip to content</a>
     <header class="top">
-      <a class="brand" href="#/queues"><img src="icon.svg" alt="" />Penstock</a>
-      <nav aria-label="Pages">
-        ${offered.map(([name, title]) => html`<a href=${`#/${name}`} aria-current=${current === name ? "page" : undefined}>${title}</a>`)}
-      </nav>
+      <button class="plain menu" aria-label="Menu" title="Menu" aria-haspopup="dialog" aria-expanded=${menu} onClick=${() => setMenu(true)}>☰</button>
+      <a class="brand" href="#/"><img src="icon.svg" alt="" />Penstock</a>
       <div class="right">
         <${Place} user=${user} onChange=${moved} />
         ${user.secured && html`<span class="optional" title=${user.arn}>${user.arn?.split(":").pop()}</span>
@@ -135,12 +117,17 @@ function App() {
         <button class="plain" aria-label="Keyboard shortcuts" title="Keyboard shortcuts" onClick=${() => setHelp(true)}>?</button>
       </div>
     </header>
-    <main id="content" tabindex="-1" key=${version}>
-      ${permission && !allowed.has(permission) ? html`<div class="head"><h1>${title}</h1></div>
-          <${NotAllowed} permission=${permission} allowed=${allowed} user=${user} />`
-        : Page ? html`<${Page} parts=${hash.parts} params=${hash.params} allowed=${allowed} user=${user} />`
-        : html`<${Empty} title="There is no such page"><a href="#/queues">Queues</a><//>`}
-    </main>
+    <div class="frame">
+      <div class="side"><${Navigation} current=${page} allowed=${allowed} /></div>
+      <main id="content" tabindex="-1" key=${version}>
+        ${lacks ? html`<div class="head"><h1>${page.title}</h1></div>
+            <${NotAllowed} permission=${lacks} allowed=${allowed} user=${user} />`
+          : Shown ? html`<${Shown} parts=${hash.parts} params=${hash.params} allowed=${allowed} user=${user} />`
+          : html`<${Empty} title="There is no such page"><a href="#/queues">Queues</a><//>`}
+      </main>
+    </div>
+    ${menu && html`<${Dialog} title="Pages" drawer onClose=${() => setMenu(false)}>
+      <${Navigation} current=${page} allowed=${allowed} focused onChoose=${() => setMenu(false)} /><//>`}
     ${help && html`<${Dialog} title="Keyboard shortcuts" onClose=${() => setHelp(false)}>
       <dl class="facts">${SHORTCUTS.map(([keys, what]) => html`<dt><kbd>${keys}</kbd></dt><dd>${what}</dd>`)}</dl>
     <//>`}

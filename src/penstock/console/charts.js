@@ -1,6 +1,12 @@
 // Charts: small ones in tables, large ones with uPlot.
 import { html, useEffect, useRef, useState } from "./html.js";
 import { compact } from "./format.js";
+import { RANGES } from "./metrics.js";
+
+export function Ranges({ chosen, onChoose }) {
+  return html`<div class="row" role="group" aria-label="Time range">${RANGES.map(([title], at) => html`
+    <button class="small" aria-pressed=${at === chosen} onClick=${() => onChoose(at)}>${title}</button>`)}</div>`;
+}
 
 export function Spark({ values = [] }) {
   if (values.length < 2) return html`<svg class="spark" role="img" aria-label="No values yet"></svg>`;

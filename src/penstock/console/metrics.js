@@ -23,6 +23,20 @@ export async function metricData(queries, range, period) {
   return [...found.values()];
 }
 
+// The values from start to end, with 0 for periods that have none.
+export function filled({ times = [], values = [] } = {}, start, end, period) {
+  const byTime = new Map(times.map((time, at) => [time, values[at]]));
+  const found = [];
+  for (let time = start; time < end; time += period) found.push(byTime.get(time) ?? 0);
+  return found;
+}
+
+// What was counted in each period, per second. Without the period that is not over: it would look as if less happened.
+export function perSecond({ times, values, label }, period) {
+  const ended = times.filter((time) => time + period <= Date.now() / 1000).length;
+  return { label, times: times.slice(0, ended), values: values.slice(0, ended).map((value) => value / period) };
+}
+
 // Asks again every few seconds while the page is shown.
 export function useRepeated(ask, inputs, every) {
   const [state, setState] = useState({ data: null, error: null });

@@ -75,14 +75,16 @@ export function NotAllowed({ permission, allowed, user, children }) {
 
 // -- dialogs ----------------------------------------------------------------------------------------------------
 
-export function Dialog({ title, onClose, children, wide }) {
+// A drawer is a dialog at the left edge, which a click beside it closes.
+export function Dialog({ title, onClose, children, wide, drawer }) {
   const element = useRef();
   useEffect(() => {
-    const shown = element.current;
-    shown.showModal();
-    return () => shown.close();
+    const opener = document.activeElement;
+    element.current.showModal();
+    return () => opener.focus(); // the browser does so only if the dialog is closed before it is removed
   }, []);
-  return html`<dialog ref=${element} class=${wide ? "wide" : ""} aria-label=${title}
+  const beside = (event) => drawer && event.target === element.current && onClose();
+  return html`<dialog ref=${element} class=${drawer ? "drawer" : wide ? "wide" : ""} aria-label=${title} onClick=${beside}
       onCancel=${(event) => { event.preventDefault(); onClose(); }}>
     <header><h2>${title}</h2><button class="plain" aria-label="Close" onClick=${onClose}>×</button></header>
     ${children}

@@ -5,7 +5,8 @@
     POST   /console/session               sign in with an access key: sets the cookie
     DELETE /console/session               sign out: ends the session
     *      /console/api/admin/v1/…        the admin API; so any service with paths of its own
-    POST   /console/api/sqs/ACTION        an action of SQS, in JSON; so any service that gives a path in the console
+    POST   /console/api/sqs/ACTION        an action of SQS, in JSON or as a form of the Query protocol, which is
+                                          answered in JSON; so any service that gives a path in the console
     GET    /console/watch/admin/v1/…      answers of the admin API whenever they change (server-sent events)
 
 A page has no keys. The cookie holds a session of STS, which is encrypted and ends after an hour, and from which only
@@ -67,6 +68,7 @@ _PROOF = b"session of the console"
 _OWN_HEADER = b"x-penstock-console"
 _REGION, _ACCOUNT = b"x-penstock-region", b"x-penstock-account"
 _JSON = b"application/x-amz-json-1.0"
+_FORM = b"application/x-www-form-urlencoded"
 _KEPT_HEADERS = (
     b"host", b"user-agent", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-forwarded-port",
 )  # fmt: skip
@@ -246,9 +248,7 @@ class Console:
 
     async def _ask_sts(self, request: PageRequest, asker: Asker, action: str, **members: str) -> dict | None:  # type: ignore[type-arg]
         """Ask STS with the keys of a user. Returns None if the server does not accept them."""
-        body = urlencode({"Action": action, "Version": STS.version, **members}).encode()
-        headers = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}
-        response = await self._ask(request, asker, "POST", "/", headers, body, STS)
+        response = await self._ask_with_form(request, asker, STS, action, urlencode(members).encode())
         if response.status == 200:
             found: dict = json.loads(response.body)[f"{action}Response"][f"{action}Result"]  # type: ignore[type-arg]
             return found
@@ -271,8 +271,18 @@ class Console:
             return await self._ask(request, asker, method, target, headers, request.body, service)
         if service is None or request.method != b"POST":
             raise _not_found()
+        if request.headers.get(b"content-type") == _FORM:
+            return await self._ask_with_form(request, asker, service, action, request.body)
         headers = {"content-type": _JSON.decode(), "x-amz-target": f"{service.target_prefix}.{action}"}
         return await self._ask(request, asker, "POST", "/", headers, request.body, service)
+
+    async def _ask_with_form(
+        self, request: PageRequest, asker: Asker, service: Service, action: str, members: bytes
+    ) -> Response:
+        """Ask a service in the Query protocol, for an answer in JSON."""
+        headers = {"content-type": _FORM.decode(), "accept": "application/json"}
+        named = urlencode({"Action": action, "Version": service.version}).encode()
+        return await self._ask(request, asker, "POST", "/", headers, b"&".join((named, members)), service)
 
     async def _ask(
         self,

@@ -1,6 +1,6 @@
 // Dashboards of CloudWatch: their metric and text widgets.
 import { cloudwatch } from "../api.js";
-import { Chart } from "../charts.js";
+import { Chart, Ranges } from "../charts.js";
 import { bytes, time } from "../format.js";
 import { html, useEffect, useState } from "../html.js";
 import { metricData, RANGES, useRepeated } from "../metrics.js";
@@ -42,8 +42,7 @@ function Dashboard({ name, allowed }) {
   const [, range, period] = RANGES[chosen];
   return html`
     <div class="head"><h1>${name}</h1><div class="actions">
-      <div class="row" role="group" aria-label="Time range">${RANGES.map(([title], at) => html`
-        <button class="small" aria-pressed=${at === chosen} onClick=${() => setChosen(at)}>${title}</button>`)}</div>
+      <${Ranges} chosen=${chosen} onChoose=${setChosen} />
       ${allowed.has("cloudwatch:PutDashboard") && html`<button onClick=${() => setAsking("edit")}>Edit</button>`}
       ${allowed.has("cloudwatch:DeleteDashboards") && html`<button class="danger" onClick=${() => setAsking("delete")}>Delete</button>`}</div></div>
     <${Problem} error=${error} />

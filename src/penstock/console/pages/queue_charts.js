@@ -1,8 +1,8 @@
 // The charts of a queue.
 import { admin, query, queuePath } from "../api.js";
-import { Chart } from "../charts.js";
+import { Chart, Ranges } from "../charts.js";
 import { html, useState } from "../html.js";
-import { RANGES, useRepeated } from "../metrics.js";
+import { perSecond, RANGES, useRepeated } from "../metrics.js";
 import { Problem } from "../ui.js";
 
 const RATE = "/s"; // what was counted in a period, over its length
@@ -19,8 +19,7 @@ export function QueueCharts({ name, allowed }) {
   const [, range, period] = RANGES[chosen];
   if (!allowed.has("penstock:GetQueueMetrics")) return null;
   return html`
-    <div class="row"><h2>Charts</h2><div class="row" role="group" aria-label="Time range">${RANGES.map(([title], at) => html`
-      <button class="small" aria-pressed=${at === chosen} onClick=${() => setChosen(at)}>${title}</button>`)}</div></div>
+    <div class="row"><h2>Charts</h2><${Ranges} chosen=${chosen} onChoose=${setChosen} /></div>
     <${Charts} name=${name} range=${range} period=${period} />`;
 }
 
@@ -33,12 +32,6 @@ function Charts({ name, range, period }) {
   return html`<${Problem} error=${error} /><div class="grid charts">${CHARTS.map(([title, unit, metrics]) => {
     const shown = metrics.map(([metric, label]) => ({ times: [], values: [], ...found.get(metric), label }));
     return html`<${Chart} key=${title} title=${title} unit=${unit} range=${range}
-      series=${unit === RATE ? shown.map((each) => asRate(each, period)) : shown} />`;
+      series=${unit === RATE ? shown.map((each) => perSecond(each, period)) : shown} />`;
   })}</div>`;
-}
-
-// Without the period that is not over: it would look as if less happened.
-function asRate({ times, values, label }, period) {
-  const ended = times.filter((time) => time + period <= Date.now() / 1000).length;
-  return { label, times: times.slice(0, ended), values: values.slice(0, ended).map((value) => value / period) };
 }

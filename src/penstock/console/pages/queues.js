@@ -3,7 +3,7 @@ import { admin, query, sqs, watch } from "../api.js";
 import { Spark } from "../charts.js";
 import { bytes, count, duration, named, rate } from "../format.js";
 import { html, useState } from "../html.js";
-import { useRepeated } from "../metrics.js";
+import { filled, useRepeated } from "../metrics.js";
 import { attempt, Badge, Copy, Dialog, Empty, Field, hashOf, NotAllowed, Problem, replaceHash, rowKeys, Sortable, useWatched } from "../ui.js";
 
 const PAGE = 100;
@@ -132,12 +132,7 @@ function useSentLately(allowed, first) {
   const ask = async () => (allowed.has("penstock:ListQueueMetrics") ? admin("GET", path) : { queues: [] });
   const { data } = useRepeated(ask, [path], 30);
   const found = new Map();
-  for (const { queue, series } of data?.queues ?? []) {
-    const byTime = new Map(series[0]?.times.map((time, at) => [time, series[0].values[at]]));
-    const values = [];
-    for (let time = data.start; time < data.end; time += data.period_s) values.push(byTime.get(time) ?? 0);
-    found.set(queue, values);
-  }
+  for (const { queue, series } of data?.queues ?? []) found.set(queue, filled(series[0], data.start, data.end, data.period_s));
   return found;
 }
 

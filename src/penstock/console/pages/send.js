@@ -1,7 +1,7 @@
 import { sqs } from "../api.js";
 import { html, useState } from "../html.js";
 import { attempt, Dialog, Field } from "../ui.js";
-import { AttributeRows, readAttributes } from "./message_parts.js";
+import { AttributeRows, messageAttributes } from "./message_parts.js";
 
 export function Send({ queue, onClose }) {
   const fifo = queue.kind === "fifo";
@@ -13,10 +13,8 @@ export function Send({ queue, onClose }) {
     if (given.get("delay")) request.DelaySeconds = Number(given.get("delay"));
     if (given.get("group")) request.MessageGroupId = given.get("group");
     if (given.get("dedup")) request.MessageDeduplicationId = given.get("dedup");
-    const attributes = Object.entries(readAttributes(rows));
-    if (attributes.length)
-      request.MessageAttributes = Object.fromEntries(attributes.map(([name, { type, value }]) => [
-        name, { DataType: type, [type.startsWith("Binary") ? "BinaryValue" : "StringValue"]: value }]));
+    const attributes = messageAttributes(rows);
+    if (Object.keys(attributes).length) request.MessageAttributes = attributes;
     const sent = await attempt(() => sqs("SendMessage", request), "The message was sent.");
     if (sent && event.submitter?.value !== "again") onClose();
   };
