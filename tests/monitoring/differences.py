@@ -67,7 +67,7 @@ REFUSED = [
 NO_SERVICE = "no service of this server takes it"
 ACCEPTED = [
     (
-        "an alarm with an action that is a topic, a function, a scaling policy or an instance",
+        "an alarm with an action that is a function, a scaling policy or an instance",
         f"accepted and shown. When the action is due, it fails: the history has an item `Action` with the reason "
         f'"{NO_SERVICE}"',
     ),

@@ -78,11 +78,37 @@ def test_a_fifo_queue_gets_changes_in_order(world: MonitoringWorld, cw: Any) -> 
     assert [body["NewStateValue"] for body in bodies(world, url)] == ["ALARM", "OK", "ALARM"]
 
 
+def test_a_topic_gets_what_cloudwatch_publishes(world: MonitoringWorld, cw: Any) -> None:
+    put_alarm(cw, AlarmActions=[arn("topic", "sns")])
+    set_state(cw, "a", "ALARM")
+    ((topic, subject, body),) = world.published
+    assert (topic, subject) == (arn("topic", "sns"), 'ALARM: "a" in EU (Ireland)')
+    assert json.loads(body)["NewStateValue"] == "ALARM"
+    assert actions(cw) == [f"Successfully executed action {topic}"]
+
+
+def test_a_topic_that_cannot_be_reached_gets_the_message_later(world: MonitoringWorld, cw: Any) -> None:
+    world.publish_failures = [JobFailed("the topic cannot be reached: later", can_repeat=True)] * 10
+    put_alarm(cw, AlarmActions=[arn("topic", "sns")])
+    set_state(cw, "a", "ALARM")
+    assert actions(cw) == []
+    world.advance(HOUR)
+    assert len(world.published) == 1
+    assert actions(cw) == [f"Successfully executed action {arn('topic', 'sns')}"]
+
+
+def test_a_topic_that_refuses_the_message_is_in_the_history(world: MonitoringWorld, cw: Any) -> None:
+    world.publish_failures = [JobFailed("the topic does not exist")]
+    put_alarm(cw, AlarmActions=[arn("topic", "sns")])
+    set_state(cw, "a", "ALARM")
+    assert 'Received error: "the topic does not exist"' in actions(cw)[0]
+    assert world.published == []
+
+
 @pytest.mark.parametrize(
     ("action", "error"),
     [
         (arn("none", "sqs"), "the queue does not exist"),
-        (arn("topic", "sns"), NO_SERVICE),
         ("arn:aws:automate:eu-west-1:ec2:stop", NO_SERVICE),
         (arn("function:f", "lambda"), NO_SERVICE),
     ],

@@ -167,7 +167,10 @@ class AlarmActions(Part):
         elif is_topic(pending.action):
             alarm, before = pending.alarm, pending.before
             subject, body = self._texts.subject(alarm), self._texts.notification(alarm, before)
-            await self._publish(pending.action, alarm.arn, alarm.space.account, subject, body)
+            try:
+                await self._publish(pending.action, alarm.arn, alarm.space.account, subject, body)
+            except JobFailed as failure:
+                raise _failed_for_now(job, str(failure)) if failure.can_repeat else failure from None
             await job.confirm()
             self._end(job)
         else:
