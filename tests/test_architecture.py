@@ -76,10 +76,19 @@ MAY_IMPORT = {
         "client",
         "testing.controlled_time",
     },
-    "migrate": {"metrics", "queues", "broker", "monitoring", "services", "server", "store"},
+    "migrate": {"metrics", "queues", "broker", "monitoring", "services", "server", "store", "topics"},
     "console": set[str](),  # files for browsers
     "client": {"auth.sigv4.canonical"},
-    "testing": {"broker", "client", "queues", "server", "store.changes"},
+    "testing": {
+        "broker",
+        "client",
+        "patterns",
+        "publishing",
+        "queues",
+        "server",
+        "store.changes",
+        "topics",
+    },
     "cli": {"auth", "client", "cluster", "migrate", "server", "store"},
     "__main__": {"cli"},
 }
@@ -282,6 +291,7 @@ WALL_CLOCK_READERS = {
 # Who takes the real time from clock.py instead of the clock of the broker: modules, and why.
 REAL_TIME_READERS = {
     "cli": "a command is a process of its own, without a broker",
+    "publishing.signing": "subscribers check certificates by the real time",
     "server.backup": "when a backup was made: without a broker, too",
     "server.callers": "signatures are judged by the real time",
     "server.console": "signs requests, and sessions end by the real time",

@@ -134,4 +134,4 @@ def test_elements_of_arrays() -> None:
 
 def _assert_both(outcomes: Counter[bool]) -> None:
     """Else the comparison would say little."""
-    assert min(outcomes[True], outcomes[False]) > outcomes.total() / 20, outcomes
+    assert min(outcomes[True], outcomes[False]) > outcomes.total() / 40, outcomes

@@ -79,7 +79,7 @@ def test_a_policy_takes_no_longer_than_its_size(name: str) -> None:
         with suppress(PatternError, JsonTextError):
             compile_pattern(policy, nested=True)
 
-    assert cost(compile_it, attempts=1) < 1500  # about a millisecond each; without a bound, it never ends
+    assert cost(compile_it, attempts=2) < 2500  # half a millisecond each; without a bound, some never end
 
 
 def test_what_is_refused_of_these_and_why() -> None:

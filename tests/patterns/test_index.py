@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
+from itertools import product
 
 import pytest
 from hypothesis import given
@@ -115,6 +116,24 @@ def test_a_pattern_may_be_added_and_removed_between_steps() -> None:
         while True:
             next(steps)
     assert set(stop.value.value) == set(range(50))
+
+
+def test_all_ranges_between_some_numbers() -> None:
+    ends: list[int | None] = [None, *range(5)]
+    ranges = [
+        NumberRange(bottom, includes_bottom, top, includes_top)
+        for bottom, includes_bottom, top, includes_top in product(ends, (False, True), ends, (False, True))
+        if bottom is None or top is None or bottom < top
+    ]
+    tree: RangeTree[int] = RangeTree()
+    for thing, numbers in enumerate(ranges):
+        tree.add(thing, numbers)
+    for gone in (0, len(ranges) // 2):  # at last, all that was added lately and some of the rest is removed
+        for thing, numbers in list(enumerate(ranges))[len(ranges) - gone :]:
+            tree.remove(thing, numbers)
+        for number in map(Decimal, ("-1", "0", "0.5", "1", "2.5", "3", "4", "4.5")):
+            left = enumerate(ranges[: len(ranges) - gone])
+            assert set(tree.having(number)) == {thing for thing, numbers in left if numbers.has(number)}
 
 
 _NUMBERS = st.integers(-3, 3) | st.sampled_from(

@@ -251,6 +251,7 @@ MORE: list[tuple[str, str, str, dict[str, str]]] = [
         '{"a":[{"wildcard":"a*bc*c"}]}',
         {'{"a":"abcc"}': "y", '{"a":"axbcbcyc"}': "y", '{"a":"abc"}': "n", '{"a":"bcc"}': "n"},
     ),
+    ("ends-overlap", "B", '{"a":[{"wildcard":"ab*ba"}]}', {'{"a":"aba"}': "n", '{"a":"abba"}': "y"}),
     ("backslash", "B", r'{"a":[{"wildcard":"a\\\\*"}]}', {r'{"a":"a\\b"}': "y", '{"a":"ab"}': "n"}),
     (
         "network-of-an-address",
@@ -286,6 +287,21 @@ MORE: list[tuple[str, str, str, dict[str, str]]] = [
         "B",
         '{"r":{"b":[{"exists":false}]}}',
         {'{"r":[{"a":1},{"b":1}]}': "n", '{"r":[{"a":1}]}': "y"},
+    ),
+    (
+        "absent-in-arrays-without-a-choice",
+        "B",
+        '{"r":{"s":{"b":[{"exists":false}]}},"q":{"a":["x"]}}',
+        {'{"r":[{"s":[{"b":1}]}],"q":[{"a":"x"}]}': "n", '{"r":[{"s":[{"c":1}]}],"q":[{"a":"x"}]}': "y"},
+    ),
+    (
+        "an-element-is-chosen-for-a-value",
+        "B",
+        '{"r":{"b":[{"exists":false}],"c":["z"]},"q":{"a":["x"]}}',
+        {
+            '{"r":[{"b":1},{"c":"y"}],"r.c":"z","q":[{"a":"x"}]}': "n",
+            '{"r":[{"b":1},{"c":"z"}],"r.c":"z","q":[{"a":"x"}]}': "y",
+        },
     ),
     (
         "arrays-in-different-places",

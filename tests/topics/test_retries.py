@@ -11,7 +11,7 @@ from penstock.topics.retries import FUNCTIONS, MAIL_RETRIES, QUEUE_RETRIES, Retr
 
 
 def pauses(retries: Retries) -> list[int]:
-    found = []
+    found: list[int] = []
     while (pause := pause_ms(retries, len(found) + 1)) is not None:
         found.append(pause)
     return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from penstock.patterns.compiler import compile_pattern
 from penstock.patterns.errors import JsonTextError, PatternError
-from penstock.patterns.explain import Explanation, TermFinding, explain
+from penstock.patterns.explain import Explanation, TermFinding, explain, explaining_steps
 from penstock.patterns.index import PatternIndex
 from penstock.patterns.json_text import parse_json
 from penstock.patterns.limits import FILTER_POLICY, PatternLimits
@@ -33,6 +33,7 @@ __all__ = [
     "body_subject",
     "compile_pattern",
     "explain",
+    "explaining_steps",
     "judge",
     "matches",
     "matching_steps",

@@ -124,6 +124,9 @@ class _Compiler:
         inner = (*path, *name.split(".")) if self._nested else (name,)
         token = self._tokens.next()
         if token.kind == "[":
+            # The rest of the text is not read if there are far more keys than there may be.
+            if len(self.rules) > self._limits.combinations_max:
+                raise PatternError(f"Filter policy can not have more than {self._limits.keys_max} keys")
             terms = self._expressions.rule()
             if len(terms) * len(inner) > self._limits.combinations_max:
                 raise PatternError(TOO_COMPLEX)

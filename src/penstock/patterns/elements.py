@@ -63,7 +63,7 @@ def holds_in_elements(branch: Branch, subject: FilterSubject) -> Steps[bool]:
         choices = outer.arrays.get(array)
         if choices is None:
             choices = outer.arrays[array] = _Choices(bits.absent)
-        choices.chosen.update(each for each in sets)
+        choices.chosen.update(each for each in sets if each & bits.wanted)
         choices.unchosen &= _unchosen(element)
         if count % PIECE == PIECE - 1:
             yield

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from penstock.patterns.matching import judge
+from penstock.patterns.matching import matching_steps
 from penstock.patterns.pattern import EventPattern, Rule
-from penstock.patterns.subject import FilterOutcome, FilterSubject
+from penstock.patterns.subject import PIECE, FilterOutcome, FilterSubject
 from penstock.patterns.terms import Kind, Term
 from penstock.patterns.values import Value, json_text
-from penstock.turns import finished
+from penstock.turns import Steps, finished, in_pieces
 
 _SHOWN_VALUES_MAX = 20
 _SHOWN_LENGTH_MAX = 200
@@ -44,41 +44,54 @@ class Explanation(NamedTuple):
 
 def explain(pattern: EventPattern, subject: FilterSubject) -> Explanation:
     """Raises TooMuchWork."""
-    outcome = judge(pattern, subject)
+    return finished(explaining_steps(pattern, subject))
+
+
+def explaining_steps(pattern: EventPattern, subject: FilterSubject) -> Steps[Explanation]:
+    """Does the same as :func:`explain`, in short steps."""
     if subject.problem is not None:
-        return Explanation(outcome, _PROBLEMS[outcome], ())
-    findings = tuple(finding for rule in pattern.rules for finding in _findings(rule, subject))
-    if outcome is FilterOutcome.MATCHED:
-        return Explanation(outcome, "Every key of the policy has a condition that passed.", findings)
-    passed = {rule: any(each.passed for each in _findings(rule, subject)) for rule in pattern.rules}
+        return Explanation(subject.problem, _PROBLEMS[subject.problem], ())
+    is_matched = yield from matching_steps(pattern, subject)
+    by_rule: dict[Rule, list[TermFinding]] = {}
+    for rule in pattern.rules:
+        by_rule[rule] = yield from _findings(rule, subject)
+    findings = tuple(finding for rule in pattern.rules for finding in by_rule[rule])
+    if is_matched:
+        reason = "Every key of the policy has a condition that passed."
+        return Explanation(FilterOutcome.MATCHED, reason, findings)
+    passed = {rule: any(each.passed for each in of) for rule, of in by_rule.items()}
     if any(all(passed[rule] for rule in branch) for branch in pattern.branches):
         reason = "Every key has a condition that passed, but not in the same element of an array."
     else:
         failed = dict.fromkeys(".".join(rule.path) for rule in pattern.rules if not passed[rule])
         reason = f"No condition passed for: {', '.join(failed)}."
-    return Explanation(outcome, reason, findings)
+    return Explanation(FilterOutcome.MISMATCH, reason, findings)
 
 
-def _findings(rule: Rule, subject: FilterSubject) -> list[TermFinding]:
+def _findings(rule: Rule, subject: FilterSubject) -> Steps[list[TermFinding]]:
     if rule.path not in subject.found:
-        finished(subject.find(rule.path))
+        yield from subject.find(rule.path)
     found = subject.found[rule.path]
     values = [] if found is None else found.values
     subject.spend(len(values) * len(rule.terms))
     shown = tuple(json_text(value)[:_SHOWN_LENGTH_MAX] for value in values[:_SHOWN_VALUES_MAX])
-    return [
-        TermFinding(".".join(rule.path), term.text, shown, *_verdict(term, values)) for term in rule.terms
-    ]
+    findings = []
+    for term in rule.terms:
+        passed, reason = yield from _verdict(term, values)
+        findings.append(TermFinding(".".join(rule.path), term.text, shown, passed, reason))
+    return findings
 
 
-def _verdict(term: Term, values: list[Value]) -> tuple[bool, str]:
+def _verdict(term: Term, values: list[Value]) -> Steps[tuple[bool, str]]:
     if term.kind is Kind.ABSENT:
         return (False, "it is present") if values else (True, "it is absent")
     if not values:
         return False, "it is absent"
-    for value in values:
-        if term.holds(value):
-            return True, f"{json_text(value)[:_SHOWN_LENGTH_MAX]} matches"
+    for piece in in_pieces(values, PIECE):
+        for value in piece:
+            if term.holds(value):
+                return True, f"{json_text(value)[:_SHOWN_LENGTH_MAX]} matches"
+        yield
     if len(values) == 1:
         return False, f"{json_text(values[0])[:_SHOWN_LENGTH_MAX]} does not match"
     return False, f"none of {len(values)} values matches"

@@ -43,8 +43,10 @@ class ExpressionReader:
 
     def rule(self) -> tuple[Term, ...]:
         """Read the terms of a rule, whose array is open."""
-        found = []
+        found: list[Term] = []
         while (token := self._tokens.next()).kind != "]":
+            if len(found) == self._limits.combinations_max:
+                raise PatternError(TOO_COMPLEX)
             found.append(self._term(token)._replace(text=self._tokens.text_since(token)))
         if not found:
             self._tokens.refuse("Empty arrays are not allowed")

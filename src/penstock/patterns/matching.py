@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.patterns.elements import holds_in_elements
 from penstock.patterns.pattern import Branch, EventPattern, Rule
-from penstock.patterns.subject import PIECE, FilterOutcome, FilterSubject, FoundValues
+from penstock.patterns.subject import PIECE, FilterOutcome, FilterSubject
 from penstock.patterns.values import Value
 from penstock.turns import Steps, finished, in_pieces
 
@@ -48,9 +48,9 @@ def _holds(branch: Branch, subject: FilterSubject) -> Steps[bool]:
         in_elements += places is not None
         if rule.any_holds(values) if len(values) <= PIECE else (yield from _any_holds(rule, values, subject)):
             continue
-        if not _may_be_unseen(rule, found):
+        if not rule.wants_absence or places is None:
             return False
-        is_doubtful = True
+        is_doubtful = True  # the values may all be in elements that the other rules do not choose
     if in_elements < 2:
         return not is_doubtful  # there is nothing else that a value could not be chosen together with
     return (yield from holds_in_elements(branch, subject))
@@ -63,8 +63,3 @@ def _any_holds(rule: Rule, values: list[Value], subject: FilterSubject) -> Steps
             return True
         yield
     return False
-
-
-def _may_be_unseen(rule: Rule, found: FoundValues) -> bool:
-    """Whether the field can be absent because all its values are in elements that other rules do not choose."""
-    return rule.wants_absence and found.elements is not None and all(found.elements)

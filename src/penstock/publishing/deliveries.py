@@ -233,7 +233,10 @@ class Deliveries(PartList):
         policy = _policy(*found)
         if not await self._slot(job, policy, found[1]):
             return
-        topic, subscription = found = self._wanted(outbound) or found
+        found = self._wanted(outbound)
+        if found is None:  # it has ended while this waited
+            return
+        topic, subscription = found
         message = await self._request(outbound, topic, subscription, policy)
         answer = await self._endpoints.http.post(topic.name.account, outbound.endpoint, message)
         await job.confirm()

@@ -38,7 +38,9 @@ class DeliveryAttempt(NamedTuple):
     dwell_ms: int  # from the publication to the end of the attempt
 
 
-def log_attempt(topic: Topic, subscription: Subscription, notice: Notice | None, attempt: DeliveryAttempt) -> None:
+def log_attempt(
+    topic: Topic, subscription: Subscription, notice: Notice | None, attempt: DeliveryAttempt
+) -> None:
     """Log an attempt, if the topic wants that. ``notice``: None for a confirmation."""
     if not _is_wanted(topic, subscription.protocol, attempt.succeeded, notice, attempt.number):
         return

@@ -10,6 +10,7 @@ import re
 import smtplib
 import ssl
 from collections.abc import Callable
+from contextlib import suppress
 from email.errors import MessageError
 from email.headerregistry import Address
 from email.message import EmailMessage
@@ -40,6 +41,7 @@ _ADDRESS_MAX = 254
 _NAME_MAX = 100
 _PORTS = {"smtp": 25, "smtps": 465}
 _STARTTLS = ("none", "starttls")
+_ENCODED = "=?"  # where a part of a header in another character set begins
 _POLICY = SMTP.clone(max_line_length=998)  # a longer line of a header would be encoded, which no URL survives
 _INVISIBLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
 
@@ -91,7 +93,9 @@ class MailServer(NamedTuple):
 def is_mail_address(text: str) -> bool:
     """Whether mail can be sent to this: one plain address."""
     name, address = parseaddr(text)
-    if name or address != text or not text.isascii() or not text.isprintable() or len(text) > _ADDRESS_MAX:
+    if name or address != text or len(text) > _ADDRESS_MAX or _ENCODED in text:
+        return False
+    if not text.isascii() or not text.isprintable() or " " in text:
         return False
     try:
         return bool(Address(addr_spec=text).domain)
@@ -158,8 +162,8 @@ def _mail(
 
 
 def _visible(text: str) -> str:
-    """The text without what could end a header."""
-    return _INVISIBLE.sub(" ", text).strip()
+    """The text without what could end a header, also in the encoded form that libraries decode on their own."""
+    return _INVISIBLE.sub(" ", text).replace(_ENCODED, "= ?").strip()
 
 
 # -- how they are sent ---------------------------------------------------------------------------------------------
@@ -169,10 +173,16 @@ class MailSender:
     """Hands messages to the mail server."""
 
     def __init__(
-        self, server: MailServer | None, tls: Callable[[], ssl.SSLContext] = ssl.create_default_context
+        self,
+        server: MailServer | None,
+        prepared: Callable[[MailServer], MailServer] = lambda server: server,
+        tls: Callable[[], ssl.SSLContext] = ssl.create_default_context,
     ) -> None:
-        """``server``: None: there is none. ``tls``: makes what the certificate of the server is checked with."""
+        """``server``: None: there is none. ``prepared``: what is used for a message, such as one with the password
+        that is in a file now; raises MailFailed. ``tls``: makes what the certificate of the server is checked
+        with."""
         self.server = server
+        self._prepared = prepared
         self._tls = tls
         self._share = FairShare(_AT_A_TIME, _OF_ONE_ACCOUNT)
 
@@ -185,16 +195,22 @@ class MailSender:
         if server is None:
             raise MailFailed("there is no mail server", can_repeat=True)
         async with self._share.turn(account):
-            await in_thread(lambda: self._send(server, mail))
+            await in_thread(lambda: self._send(self._prepared(server), mail))
 
     def _send(self, server: MailServer, mail: EmailMessage) -> None:
         try:
-            with self._connected(server) as client:
+            client = self._connected(server)
+            try:
                 if server.starts_tls:
                     client.starttls(context=self._tls())
                 if server.user:
                     client.login(server.user, server.password)
                 client.send_message(mail)
+            finally:
+                # The message was taken or not: what the server says to a farewell changes nothing.
+                with suppress(smtplib.SMTPException, OSError):
+                    client.quit()
+                client.close()
         except smtplib.SMTPRecipientsRefused as refused:
             code, text = next(iter(refused.recipients.values()))
             raise MailFailed(_shown(code, text), can_repeat=code < 500) from None

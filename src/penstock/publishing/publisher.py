@@ -105,6 +105,7 @@ class Publisher:
         self._ids = partition.message_ids
         self._signer = publishing.signer
         self._turns = publishing.turns
+        self._watchers = publishing.watchers
         self._topics = topics
         self.metrics = TopicMetrics(partition)
         self.queue_jobs = QueueJobs(
@@ -186,6 +187,8 @@ class Publisher:
             if route.target is None:
                 self._notify(topic, draft, route)
         self._shard.open_commit.when_durable.append(partial(self._count, topic.name, delivered, who.filtered))
+        for watcher in self._watchers:
+            watcher(topic, draft.publication, published, who.routes)
         return published
 
     def _count(

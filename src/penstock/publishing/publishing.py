@@ -5,13 +5,15 @@ that the request can be passed on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.broker.handover import SentFor
 from penstock.broker.questions import ShardQuestion
 from penstock.errors import JobFailed, NotOwned, StoreError
 from penstock.names import Home
+from penstock.publishing.live_topic import Route
+from penstock.publishing.publisher import Published
 from penstock.publishing.questions import (
     PublishQuestion,
     SubscriptionsQuestion,
@@ -41,6 +43,9 @@ KINDS: tuple[RecordKind[Any], ...] = (TOPICS, SUBSCRIPTIONS, REPLAYS, UNSENT, SI
 MayPublish = Callable[[Topic, SentFor], bool]
 """Whether the policy of a topic lets a service publish to it."""
 
+Watcher = Callable[[Topic, Publication, Published, Sequence[Route]], None]
+"""Called with a message that is published, before it is durable, and the subscriptions that filters chose."""
+
 
 class Publishing:
     def __init__(
@@ -57,6 +62,7 @@ class Publishing:
         self.signer = signer
         self.turns = broker.turns
         self.may_publish = may_publish
+        self.watchers: list[Watcher] = []
         self._base_url = base_url
         self._broker = broker
         questions: list[type[ShardQuestion[Any]]] = [

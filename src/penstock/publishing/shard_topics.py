@@ -52,14 +52,12 @@ class _OfTopic:
         self.arns: list[str] = []  # in order
         self.endpoints: dict[tuple[str, str], SubscriptionName] = {}  # of those that were not deleted
         self.states: Counter[State] = Counter()
-        self.filters = 0
         self.filters = 0  # how many have one
 
     def enter(self, subscription: Subscription) -> None:
         self.version += 1
         insort(self.arns, subscription.name.arn)
         self.states[subscription.state] += 1
-        self.filters += _FILTER in subscription.attributes
         self.filters += _FILTER in subscription.attributes
         if subscription.state is not State.DELETED:
             self.endpoints[subscription.protocol, subscription.endpoint] = subscription.name
@@ -69,14 +67,12 @@ class _OfTopic:
         del self.arns[bisect_left(self.arns, subscription.name.arn)]
         self.states[subscription.state] -= 1
         self.filters -= _FILTER in subscription.attributes
-        self.filters -= _FILTER in subscription.attributes
         place = subscription.protocol, subscription.endpoint
         if self.endpoints.get(place) == subscription.name:
             del self.endpoints[place]
 
 
 _NO_SUBSCRIPTIONS = _OfTopic()
-_FILTER = "FilterPolicy"
 
 
 class PublishAnswer(msgspec.Struct, frozen=True):
@@ -156,10 +152,6 @@ class ShardTopics(Part):
     def stored_bytes(self, account: str) -> int:
         """How much the topics and subscriptions of an account take in this shard."""
         return self._bytes.of(account)
-
-    def count_filters(self, topic: TopicName) -> int:
-        """How many subscriptions of a topic have a filter."""
-        return self._topic_of(topic).filters
 
     def names(self, space: Space, after: str, most: int) -> list[str]:
         """The first ARNs of topics beyond one, in order."""

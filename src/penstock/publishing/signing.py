@@ -60,7 +60,7 @@ class Protection(Protocol):
         """Returns None if it was encrypted under another root key."""
 
 
-class SigningKey(msgspec.Struct, frozen=True, kw_only=True):
+class StoredSigningKey(msgspec.Struct, frozen=True, kw_only=True):
     """The key as it is stored."""
 
     private: bytes  # DER, PKCS#8; encrypted where there is a root key
@@ -68,10 +68,10 @@ class SigningKey(msgspec.Struct, frozen=True, kw_only=True):
     certificates: tuple[str, ...]  # PEM; that of the key first, former ones behind it
 
 
-SIGNING_KEYS = RecordKind("topic-signing-key", SigningKey, by_home)
+SIGNING_KEYS = RecordKind("topic-signing-key", StoredSigningKey, by_home)
 
 
-class SigningKeyQuestion(ShardQuestion[SigningKey | None], frozen=True):
+class SigningKeyQuestion(ShardQuestion[StoredSigningKey | None], frozen=True):
     """The key that signs messages. ``makes``: it is made if there is none."""
 
     kind: ClassVar[str] = "topic-signing-key"
@@ -80,7 +80,7 @@ class SigningKeyQuestion(ShardQuestion[SigningKey | None], frozen=True):
     def shards(self, count: int) -> Iterable[int]:
         return (_HOME.shard(count),)
 
-    async def answer(self, partition: Partition) -> SigningKey | None:
+    async def answer(self, partition: Partition) -> StoredSigningKey | None:
         return await partition.part(SigningKeys).get(makes=self.makes)
 
 
@@ -93,7 +93,7 @@ class SigningKeys(Part):
         self._table = partition.shard.table(SIGNING_KEYS)
         self._being_made: Promise[None] | None = None
 
-    async def get(self, *, makes: bool) -> SigningKey | None:
+    async def get(self, *, makes: bool) -> StoredSigningKey | None:
         """Returns the key when it is durable. Raises StoreError or NotOwned."""
         while self._being_made is not None:
             await self._being_made
@@ -108,12 +108,12 @@ class SigningKeys(Part):
         await self._shard.settled()
         return self._table.get(_KEY)
 
-    def _is_usable(self, stored: SigningKey | None) -> bool:
+    def _is_usable(self, stored: StoredSigningKey | None) -> bool:
         if stored is None or stored.is_encrypted != (self._protection is not None):
             return False
         return _plain(stored, self._protection) is not None
 
-    async def _make(self, stored: SigningKey | None) -> None:
+    async def _make(self, stored: StoredSigningKey | None) -> None:
         plain = None if stored is None else _plain(stored, self._protection)
         former = () if stored is None else stored.certificates
         if plain is None:
@@ -128,7 +128,7 @@ class SigningKeys(Part):
         self._shard.check_sends()
         protection = self._protection
         private = plain if protection is None else protection.encrypt(plain)
-        key = SigningKey(private=private, is_encrypted=protection is not None, certificates=former)
+        key = StoredSigningKey(private=private, is_encrypted=protection is not None, certificates=former)
         self._table.put(_KEY, key)
 
 
@@ -179,7 +179,7 @@ class Signer:
                 self._certificates = _by_path(key)
         return self._certificates.get(path)
 
-    def _use(self, key: SigningKey | None) -> None:
+    def _use(self, key: StoredSigningKey | None) -> None:
         assert key is not None, "it was asked for one"
         plain = _plain(key, self._protection)
         if plain is None:
@@ -189,13 +189,13 @@ class Signer:
         self._sign = _signing(plain)
 
 
-def _plain(key: SigningKey, protection: Protection | None) -> bytes | None:
+def _plain(key: StoredSigningKey, protection: Protection | None) -> bytes | None:
     if not key.is_encrypted:
         return key.private
     return None if protection is None else protection.decrypt(key.private)
 
 
-def _by_path(key: SigningKey) -> dict[str, str]:
+def _by_path(key: StoredSigningKey) -> dict[str, str]:
     return {_path(certificate): certificate for certificate in key.certificates}
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from penstock.patterns import JsonTextError, PatternError, compile_pattern
 from penstock.services.sns.faults import AttributeInvalid
 
 POLICY, SCOPE = "FilterPolicy", "FilterPolicyScope"
 BODY, ATTRIBUTES = "MessageBody", "MessageAttributes"
-_NOTHING = "{}"
+_NOTHING = re.compile(r"[ \t\r\n]*(?:\{[ \t\r\n]*\}[ \t\r\n]*)?")
 
 
 def checked_scope(value: str) -> str:
@@ -19,12 +21,11 @@ def checked_scope(value: str) -> str:
 
 def checked_filter(value: str, scope: str) -> str:
     """The policy as SNS shows it: without spaces; empty if it removes the filter. Raises AttributeInvalid."""
-    if not value:
+    if _NOTHING.fullmatch(value):
         return ""
     try:
-        compact = compile_pattern(value, nested=scope == BODY).compact
+        return compile_pattern(value, nested=scope == BODY).compact
     except JsonTextError as error:
         raise AttributeInvalid(f"{POLICY}: failed to parse JSON. {error.reason}") from None
     except PatternError as error:
         raise AttributeInvalid(error.reason if error.is_nested else f"{POLICY}: {error.reason}") from None
-    return "" if compact == _NOTHING else compact

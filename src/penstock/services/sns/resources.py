@@ -7,7 +7,7 @@ are authorized on the topic.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -52,16 +52,14 @@ class Sns:
         broker: Broker,
         actions: Mapping[str, Action],
         keys: KeyGuard | None = None,
-        allows_url: Callable[[str], bool] = lambda url: True,
         limits: SnsLimits | None = None,
     ) -> None:
         """Must be made before the first shard of the broker is opened. ``actions``: the rows, for handlers that need
-        further permissions. ``allows_url``: whether the server may send requests to a URL."""
+        further permissions. ``keys``: guards the keys that topics name."""
         self.publishing = publishing
         self.broker = broker
         self.actions = actions
         self.keys = keys or NoGuard()
-        self.allows_url = allows_url
         self.limits = limits or SnsLimits()
         broker.extend(
             lambda partition: ShardMobile(partition, self.limits), (*MOBILE_QUESTIONS, UnsentAddition)

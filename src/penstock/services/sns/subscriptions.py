@@ -97,7 +97,8 @@ async def _check_endpoint(sns: Sns, topic: Topic, protocol: str, endpoint: str |
         raise invalid(
             "Invalid parameter: Endpoint Reason: FIFO SQS Queues can not be subscribed to standard SNS topics"
         )
-    if row.is_http and not sns.allows_url(endpoint):
+    account = call.space.account
+    if row.is_http and not await sns.publishing.endpoints.may_subscribe(account, protocol, endpoint):
         raise invalid("Unreachable Endpoint")
     if message_bytes_max(topic) > MESSAGE_BYTES_MAX and not row.takes_large:
         raise invalid(f"Protocol Reason: only queues get messages of more than {MESSAGE_BYTES_MAX} bytes")
