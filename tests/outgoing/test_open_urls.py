@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from outgoing.test_client import Answering
@@ -213,5 +215,23 @@ def test_whether_a_name_is_found() -> None:
         assert not await finds([])
         with pytest.raises(OutgoingRefused):
             await finds(["10.0.0.1"])
+
+    run(scene)
+
+
+def test_a_name_whose_lookup_takes_too_long_counts_as_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.outgoing.client._LOOKUP_S", 0.05)
+
+    async def never(name: str, port: int) -> list[str]:
+        await asyncio.sleep(60)
+        return []
+
+    async def scene() -> None:
+        found = CredentialUrl.parse("https://hooks.example.com/")
+        assert found is not None
+        http = OutgoingHttp(resolve=never)
+        asked = [start(http.finds("0", found.url, OpenUrls())) for _ in range(20)]
+        for each in asked:
+            assert not await outcome(each)
 
     run(scene)

@@ -505,6 +505,21 @@ ADMIN_REQUESTS: Rows = {
     "ListTasks": [lambda held: admin("GET", "/tasks")],
     "GetTask": [lambda held: admin("GET", f"/queues/q0006/tasks/{quote(held.task)}")],
     "CancelTask": [lambda held: admin("DELETE", f"/queues/q0006/tasks/{quote(held.task)}")],
+    "ListTopics": [lambda held: admin("GET", "/topics", limit=1000, contains="t")],
+    "ListWaitingDeliveries": [lambda held: admin("GET", "/topics/deliveries", limit=1000)],
+    "TestFilterPolicy": [
+        lambda held: admin("POST", "/topics/test-filter", {
+            "policy": json.dumps({"a": [{"prefix": f"x{number}"} for number in range(150)]}),
+            "scope": "MessageBody", "body": json.dumps({"a": [1] * 10_000}),
+        }),
+        lambda held: admin("POST", "/topics/test-filter", {
+            "policy": json.dumps({"a": {"b": [2], "c": {"d": [3]}}}),
+            "scope": "MessageBody", "body": json.dumps({"a": [{"b": 1, "c": {"d": 2}}] * 35_000}),
+        }),
+    ],
+    "ListOutbox": [lambda held: admin("GET", "/outbox", limit=1000)],
+    "DeleteOutboxEntry": [lambda held: admin("DELETE", "/outbox/0")],
+    "ClearOutbox": [lambda held: admin("DELETE", "/outbox")],
     "GetStatus": [lambda held: admin("GET", "/status")],
     "ListInternalQueues": [lambda held: admin("GET", "/internal-queues", limit=1000)],
     "GetMetrics": [lambda held: ("GET", "/metrics", {}, b"")],

@@ -280,9 +280,9 @@ def service_may(
     the same, because a topic may send to many queues."""
     if policy is None:
         return False
-    key, now_s = _Sender(service, permission, source_arn, arn, policy), time.monotonic()
+    key, now_s = _Sender(service, permission, source_arn, arn, policy), time.time()
     known = _services_may.get(key)
-    if known is not None and known[1] > now_s:
+    if known is not None and 0 < known[1] - now_s <= _SENDER_S:  # the clock may have been set back
         return known[0]
     resource = Resource(arn, account, policy)
     allowed = _service_verdict(service, permission, resource, source_arn, source_account).allowed

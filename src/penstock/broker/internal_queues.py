@@ -165,9 +165,11 @@ class Job(Generic[T]):
             raise JobLost
         self.is_decided = True
 
-    def put_off(self, pause_ms: int) -> None:
-        """Try it again later: a job of a kind with an order at most eleven hours after this try began. Raises as
+    def put_off(self, pause_ms: int, *, was_tried: bool = True) -> None:
+        """Try it again later: a job of a kind with an order at most eleven hours after this try began. ``was_tried``:
+        False: its time has not come, which is not counted as a try; only for kinds without an order. Raises as
         :meth:`check_held`."""
+        assert was_tried or not self._consumer.jobs.kind.ordered
         self.check_held()
         queue, message, kind = self._queue, self._message, self._consumer.jobs.kind
         if kind.ordered:
@@ -178,7 +180,7 @@ class Job(Generic[T]):
         else:
             entry = queue.held(message.handle, 0)
             assert entry is not None, "it was just held"
-            body = kind.encode(self.payload, self.due_ms, self.attempt)
+            body = kind.encode(self.payload, self.due_ms, self.attempt - (not was_tried))
             again = Again(self.id, entry.enqueued_ms)
             if not queue.settle(message.handle, None):
                 raise JobLost

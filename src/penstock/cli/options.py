@@ -12,7 +12,7 @@ from penstock.cli.failure import Failure
 from penstock.client.endpoint import CONTEXT_VARIABLE
 from penstock.server.settings.config import Config, ConfigError, Setting, former_settings, settings
 from penstock.server.settings.load import CONFIG_VARIABLE, load_config
-from penstock.server.settings.types import BOOLEAN, DATABASE, without_password
+from penstock.server.settings.types import BOOLEAN, DATABASE, MAIL_URL, without_password
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -56,7 +56,7 @@ def shown(setting: Setting, value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, int) and setting.type.metavar == "SIZE":
         return _size(value)
-    if setting.type is DATABASE and value is not None:
+    if setting.type in (DATABASE, MAIL_URL) and value is not None:
         return without_password(str(value))
     return "none" if value is None else f"{value:g}s" if isinstance(value, float) else str(value)
 

@@ -35,6 +35,8 @@ T = TypeVar("T")
 
 TIMEOUT_S = 10.0
 _AT_A_TIME, _OF_ONE_ACCOUNT = 64, 8
+_LOOKUP_S = 5.0
+_LOOKUPS_AT_A_TIME, _LOOKUPS_OF_ONE_ACCOUNT = 16, 4
 _ADDRESSES_MAX = 4  # of one name that are tried
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110: a token
@@ -78,6 +80,9 @@ class OutgoingHttp:
         self._timeout_s = timeout_s
         self._resolve = resolve
         self._share = FairShare(at_a_time, of_one_account)
+        self._lookups = FairShare(
+            _LOOKUPS_AT_A_TIME, _LOOKUPS_OF_ONE_ACCOUNT
+        )  # whose answer somebody waits for
         self._under_way: set[asyncio.Task[Any]] = set()
         self._tls: TlsContexts | None = None
         self._is_closed = False
@@ -101,14 +106,10 @@ class OutgoingHttp:
         return await self._in_task(self._exchange(account, url, rule, request, answer_bytes_max))
 
     async def finds(self, account: str, url: OutgoingUrl, rule: AddressRule) -> bool:
-        """Looks the host of a URL up. Returns False if it has no address, as far as can be said now. Raises
-        OutgoingRefused if it has addresses and none of them may be called."""
-        try:
-            return await self._in_task(self._look_up(account, url, rule))
-        except OutgoingRefused:
-            raise
-        except OutgoingFailed:
-            return False
+        """Looks the host of a URL up. Returns False if it has no address, as far as can be said within a few seconds.
+        Raises OutgoingRefused if it has addresses and none of them may be called, or OutgoingFailed when this is
+        closed."""
+        return await self._in_task(self._look_up(account, url, rule))
 
     async def _in_task(self, work: Coroutine[Any, Any, T]) -> T:
         """Callers run without a task, and the time limit needs one."""
@@ -142,8 +143,11 @@ class OutgoingHttp:
                 connection.close()
 
     async def _look_up(self, account: str, url: OutgoingUrl, rule: AddressRule) -> bool:
-        async with self._turn(account):
-            return bool(await self._addresses(url, rule))
+        try:
+            async with asyncio.timeout(_LOOKUP_S), self._lookups.turn(account):
+                return bool(await self._addresses(url, rule))
+        except (OSError, ValueError):  # TimeoutError, and UnicodeError: a name that no lookup takes
+            return False
 
     @asynccontextmanager
     async def _turn(self, account: str) -> AsyncIterator[None]:

@@ -25,7 +25,7 @@ from penstock.queues.messages import Attribute, Outgoing
 from penstock.topics.envelopes import Confirmation, ConfirmationKind, confirmation
 from penstock.topics.names import FIFO_SUFFIX, TopicName
 from penstock.topics.records import Subscription, Topic
-from penstock.topics.retries import Retries, pause_ms
+from penstock.topics.retries import QUEUE_RETRIES, pause_ms
 
 if TYPE_CHECKING:
     from penstock.broker.partition import Partition
@@ -40,11 +40,6 @@ SENDER = "AROAPENSTOCKTOPICS00:AWS-CLOUDCAST"
 _CONFIRMATION_GROUP = "Subscription"  # SNS: of a confirmation in a FIFO queue
 _FOR_NOW = frozenset((QuotaReached.__name__, DedupFull.__name__, Unreachable.__name__))
 
-# SNS: three tries at once, two a second apart, ten with growing pauses, then one every twenty seconds for 23 days.
-QUEUE_RETRIES = Retries(
-    immediate=3, first=2, growing=10, last=100_000, shortest_ms=SECOND, longest_ms=20 * SECOND,
-    function="exponential",
-)  # fmt: skip
 _AGE_MS_MAX = 24 * DAY
 
 

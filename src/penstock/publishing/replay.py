@@ -23,7 +23,6 @@ from penstock.publishing.live_topic import BODY_SCOPE, Route, filter_of, subject
 from penstock.queues.filters import MessageFilter
 from penstock.store.changes import RecordKind
 from penstock.store.moving import by_home
-from penstock.store.port import LAST
 from penstock.topics.names import SubscriptionName
 from penstock.topics.publication import Publication
 from penstock.topics.records import State, Subscription, Topic
@@ -156,7 +155,7 @@ class Replays(Part):
             return
         await queue.memory.load()
         listed = await self._inspection.list(
-            queue, MessageFilter(), after=page.after, limit=_PAGE, size_max=_BYTES_PER_PAGE, upto=LAST
+            queue, MessageFilter(), after=page.after, limit=_PAGE, size_max=_BYTES_PER_PAGE
         )
         route = Route.of(subscription)
         if route.target is not None:

@@ -27,6 +27,7 @@ from penstock.monitoring.measured import ServiceNamespace
 from penstock.monitoring.monitoring import Monitoring
 from penstock.monitoring.reading import MetricNamespace
 from penstock.outgoing import OutgoingHttp
+from penstock.publishing.deliveries import Endpoints
 from penstock.publishing.publishing import Publishing
 from penstock.publishing.signing import Signer
 from penstock.server.client_addresses import ClientAddresses
@@ -55,7 +56,8 @@ from penstock.server.shard_hints import ShardHints
 from penstock.server.shards import LoopRuntimes, OpenShards, Runtimes
 from penstock.server.signing_key import SigningKeyProtection
 from penstock.server.throttle import Throttle
-from penstock.server.topics import CERTIFICATE_MOUNT, Reach, certificate_page, may_deliver, may_publish
+from penstock.server.topic_endpoints import TopicEndpoints
+from penstock.server.topics import CERTIFICATE_MOUNT, certificate_page, may_deliver, may_publish
 from penstock.server.web_pages import Cors, WebPageFilter
 from penstock.server.webhooks import Webhooks
 from penstock.services import admin, cloudwatch, sns, sqs, sts
@@ -107,7 +109,7 @@ class EarlyParts:
         self.site = site_of(config)
         self.outgoing = OutgoingHttp()
         self.webhooks = Webhooks(self.outgoing, "alarm_webhooks", config.alarm_webhooks)
-        self.reach = Reach(config)
+        self.topic_endpoints = TopicEndpoints(config)
         self.health = Health([service.name for service in self.services if service.is_announced])
         self.meter = RequestMeter()
         self.disk_space = DiskSpace(watched_directories(config), config.disk_warning)
@@ -157,7 +159,7 @@ class EarlyParts:
         self.routes.change(self.security.throttle(config), *self._cors(config))
         self.disk_space.warn_below = config.disk_warning
         self.webhooks.change(config.alarm_webhooks)
-        self.reach.change(config)
+        self.topic_endpoints.change(config)
 
     def declared(self, config: Config) -> None:
         """Note that these queues and topics are declared now."""
@@ -230,7 +232,7 @@ class Parts:
         signer = Signer(self.broker, None if root is None else SigningKeyProtection(root))
         self.publishing = Publishing(
             self.broker,
-            early.reach.endpoints(signer),
+            Endpoints(early.topic_endpoints.http, early.topic_endpoints.mail, signer),
             signer,
             self._base_url,
             may_publish if self.security.credentials is not None else None,
@@ -454,7 +456,7 @@ class Parts:
             await asyncio.to_thread(self.telemetry.close)
         await self.broker.stop()
         self.early.outgoing.close()
-        self.early.reach.close()
+        self.early.topic_endpoints.close()
         await self.shards.close_all()
         await asyncio.to_thread(self.site.close)
 

@@ -32,8 +32,8 @@ from penstock.server.periodic import EVERY_S
 from penstock.server.security import SETUP_ERRORS
 from penstock.server.settings.address import Address
 from penstock.server.settings.config import Config
+from penstock.server.settings.declared import DeclarationError
 from penstock.server.settings.load import load_again
-from penstock.server.settings.queues import DeclaredQueueError
 from penstock.server.startup_report import Recovered, Report, banner, startup_report, warning_in
 from penstock.server.systemd import ServiceManager
 from penstock.server.terminal import Terminal
@@ -247,8 +247,8 @@ async def start_step(config: Config, step: Coroutine[Any, None, T]) -> T:
     """A step of the start that opens the store, its shards, or creates queues. Raises StartError."""
     try:
         return await outcome(start(step))
-    except DeclaredQueueError as error:
-        raise StartError(f"cannot create the declared queues: {error} ({config.file})") from None
+    except DeclarationError as error:
+        raise StartError(f"cannot create the declared queues and topics: {error} ({config.file})") from None
     except StoreAway as error:
         raise TemporaryStartError(str(error)) from None
     except PenstockError as error:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.errors import PenstockError
 from penstock.server.settings.config import Config, ConfigError, settings
-from penstock.server.settings.queues import DeclaredQueueError, declare_queues
+from penstock.server.settings.declared import DeclarationError
 
 if TYPE_CHECKING:
     from penstock.server.compose import Parts
@@ -26,11 +26,11 @@ RUN_TIME = frozenset({
     "max_connections", "max_connections_per_address", "max_header_size", "max_body_size", "max_buffered_size",
     "idle_timeout", "header_timeout", "body_timeout", "write_timeout", "stop_timeout",
     "requests_per_second", "requests_burst", "quota_queues", "quota_messages", "quota_bytes",
-    "alarm_webhooks",
+    "alarm_webhooks", "topic_private_endpoints", "smtp_url", "smtp_password_file", "email_from",
 })  # fmt: skip
 """Settings that can change while the server runs."""
 
-QUEUES = "declared queues"
+QUEUES, TOPICS = "declared queues", "declared topics"
 _RESTART = "it takes effect with the next start"
 _UNCOUNTED = (
     "messages are counted only if the server was started with a quota of messages or bytes: restart it"
@@ -57,7 +57,7 @@ class Adopted(NamedTuple):
 
 
 def adopt(present: Config, wanted: Config) -> Adopted:
-    """Declared queues are not part of it."""
+    """Declared queues and topics are not part of it."""
     changed: dict[str, object] = {}
     refused = []
     counts = bool(present.quota_messages or present.quota_bytes)
@@ -115,13 +115,22 @@ class Reloading:
             report.unchanged.append("settings")
 
     async def _declare(self, wanted: Config, report: ReloadReport) -> None:
-        parts = self._parts
+        parts, present = self._parts, self._parts.config
         try:
-            changed = await declare_queues(parts.broker, wanted.queues, parts.config.space)
-        except (DeclaredQueueError, PenstockError) as error:
+            changed = await parts.declare_queues(wanted)
+            _note(QUEUES, bool(changed) or wanted.queues != present.queues, report)
+        except (DeclarationError, PenstockError) as error:
             report.refused.append((QUEUES, str(error) or type(error).__name__))
             return
-        (report.reloaded if changed or wanted.queues != parts.config.queues else report.unchanged).append(
-            QUEUES
-        )
+        try:
+            changed = await parts.declare_topics(wanted)
+            if wanted.topics or present.topics:
+                _note(TOPICS, bool(changed) or wanted.topics != present.topics, report)
+        except (DeclarationError, PenstockError) as error:
+            report.refused.append((TOPICS, str(error) or type(error).__name__))
+            return
         parts.early.declared(wanted)
+
+
+def _note(what: str, is_changed: bool, report: ReloadReport) -> None:
+    (report.reloaded if is_changed else report.unchanged).append(what)

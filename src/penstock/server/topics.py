@@ -1,5 +1,4 @@
-"""Topics as the settings want them: which endpoints may be called, the mail server, and what policies say about
-deliveries and publications."""
+"""What policies say about deliveries and publications of topics, and the certificate of their signatures."""
 
 from __future__ import annotations
 
@@ -8,10 +7,6 @@ from typing import TYPE_CHECKING
 from penstock.auth.authorize import service_may
 from penstock.broker.handover import SentFor
 from penstock.errors import PenstockError
-from penstock.outgoing import ALL_HOSTS, OpenUrls, OutgoingHttp
-from penstock.publishing.deliveries import Endpoints
-from penstock.publishing.email_delivery import MailSender
-from penstock.publishing.http_delivery import AT_A_TIME, OF_ONE_ACCOUNT, TIMEOUT_S, HttpEndpoints
 from penstock.publishing.signing import Signer
 from penstock.server.http.request import HttpError, Request
 from penstock.server.http.response import REQUEST_ID
@@ -21,34 +16,9 @@ from penstock.wire.service import Response
 
 if TYPE_CHECKING:
     from penstock.broker.live_queue import LiveQueue
-    from penstock.server.settings.config import Config
-
 
 CERTIFICATE_MOUNT = b"SimpleNotificationService"
 """With which the path of a certificate begins, up to a hyphen."""
-
-
-class Reach:
-    """How a server reaches subscribers that are no queues."""
-
-    def __init__(self, config: Config) -> None:
-        self._http = OutgoingHttp(TIMEOUT_S, at_a_time=AT_A_TIME, of_one_account=OF_ONE_ACCOUNT)
-        self._endpoints = HttpEndpoints(self._http, _urls(config))
-        self._mail = MailSender(None)
-
-    def endpoints(self, signer: Signer) -> Endpoints:
-        return Endpoints(self._endpoints, self._mail, signer)
-
-    def change(self, config: Config) -> None:
-        """Use settings that have changed."""
-        self._endpoints.change(_urls(config))
-
-    def close(self) -> None:
-        self._http.close()
-
-
-def _urls(config: Config) -> OpenUrls:
-    return OpenUrls((ALL_HOSTS,))
 
 
 def may_deliver(queue: LiveQueue, sent_for: SentFor) -> bool:

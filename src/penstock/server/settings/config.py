@@ -20,6 +20,7 @@ from penstock.server.client_addresses import Network
 from penstock.server.http.limits import HttpLimits
 from penstock.server.settings.address import Address
 from penstock.server.settings.queues import DeclaredQueue
+from penstock.server.settings.topics import DeclaredTopic
 from penstock.server.settings.types import (
     ACCOUNT,
     ADDRESS,
@@ -28,9 +29,12 @@ from penstock.server.settings.types import (
     BOOLEAN,
     DATABASE,
     HOST,
+    MAIL_ADDRESS,
+    MAIL_URL,
     NETWORKS,
     ORIGINS,
     PATH,
+    PRIVATE_ENDPOINTS,
     PUBLIC_URL,
     REGION,
     REGION_PLACEHOLDER,
@@ -281,11 +285,27 @@ class Config:
     alarm_webhooks: Annotated[
         tuple[str, ...], URLS, "URLs that alarms may call, with everything below their paths. Default: none."
     ] = ()
+    topic_private_endpoints: Annotated[
+        tuple[str, ...] | None,
+        PRIVATE_ENDPOINTS,
+        "Hosts and networks that are not of the internet, but may be subscribed to topics over HTTP. "
+        "Default: all if the server listens on loopback only, without credentials and proxies, otherwise none.",
+    ] = None
+    smtp_url: Annotated[
+        str | None,
+        MAIL_URL,
+        "Mail server that sends the mail of topics. Default: none, mail is in the outbox.",
+    ] = None
+    smtp_password_file: Annotated[
+        Path | None, PATH, "File with the password of the user in smtp_url, instead of one in it."
+    ] = None
+    email_from: Annotated[str | None, MAIL_ADDRESS, "Address that mail of topics comes from."] = None
 
-    # Not settings: the tables [queues.NAME] of the config file, and the name of that file; where each setting was
-    # given; flags and variables, so that the settings can be read again; a flag of one start; and warnings about
-    # names of earlier versions.
+    # Not settings: the tables [queues.NAME] and [topics.NAME] of the config file, and the name of that file; where
+    # each setting was given; flags and variables, so that the settings can be read again; a flag of one start; and
+    # warnings about names of earlier versions.
     queues: tuple[DeclaredQueue, ...] = ()
+    topics: tuple[DeclaredTopic, ...] = ()
     file: str = ""
     sources: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
     flags: dict[str, object] = field(default_factory=dict, compare=False, repr=False)
@@ -296,6 +316,16 @@ class Config:
     @property
     def addresses(self) -> tuple[Address, ...]:
         return self.listen or (Address(self.host, self.port),)
+
+    @property
+    def private_endpoints(self) -> tuple[str, ...]:
+        """Which private hosts topics may call."""
+        if self.topic_private_endpoints is not None:
+            return self.topic_private_endpoints
+        # Who can reach such a server could call them himself.
+        is_open = self.credentials is None and not self.trusted_proxies
+        is_local = is_open and all(address.is_loopback for address in self.addresses)
+        return ("all",) if is_local else ()
 
     @property
     def cluster_address(self) -> Address:
@@ -327,7 +357,7 @@ class Config:
 
     @property
     def space(self) -> Space:
-        """Account and region of the declared queues."""
+        """Account and region of the declared queues and topics."""
         return Space(self.account, self.region)
 
     @property

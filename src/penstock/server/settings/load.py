@@ -22,7 +22,10 @@ from penstock.server.settings.config import (
     former_settings,
     settings,
 )
-from penstock.server.settings.queues import DeclaredQueueError, check_queues, read_queues
+from penstock.server.settings.declared import DeclarationError
+from penstock.server.settings.queues import check_queues, read_queues
+from penstock.server.settings.topic_plans import check_topics
+from penstock.server.settings.topics import read_topics
 from penstock.server.settings.types import InvalidItem, without_password
 
 _PREFIX = "PENSTOCK_"
@@ -51,6 +54,7 @@ def load_config(
     table = _read_file(Path(path), where) if path else {}
     with _as_config_error(path):
         queues = read_queues(table.pop("queues", {}))
+        topics = read_topics(table.pop("topics", {}))
 
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
@@ -75,7 +79,7 @@ def load_config(
         values |= {name: value for name, (value, _) in found.items()}
         sources |= {name: where for name, (_, where) in found.items()}
     config = Config(
-        **values, queues=queues, file=path, sources=sources, warnings=tuple(warnings),
+        **values, queues=queues, topics=topics, file=path, sources=sources, warnings=tuple(warnings),
         flags={name: value for name, value in flags.items() if value is not None},
         variables={
             name: value for name, value in environment.items()
@@ -86,6 +90,7 @@ def load_config(
         _check_combinations(config)
     with _as_config_error(path):
         check_queues(queues, config.space)
+        check_topics(topics, config.space)
     return config
 
 
@@ -138,7 +143,7 @@ def _from_file(table: Mapping[str, object], path: str) -> Iterator[Given]:
     for name, value in table.items():
         setting = settings().get(name) or former_settings().get(name)
         if setting is None:
-            hint = did_you_mean(name, [*settings(), "queues"])
+            hint = did_you_mean(name, [*settings(), "queues", "topics"])
             raise ConfigError(f'unknown setting "{name}" in {path}{hint}')
         yield Given(setting, value, path)
 
@@ -183,7 +188,7 @@ def _value(given: Given) -> Any:
 def _as_config_error(path: str) -> Iterator[None]:
     try:
         yield
-    except DeclaredQueueError as error:
+    except DeclarationError as error:
         hint = did_you_mean(error.unknown, error.known) if error.unknown else ""
         raise ConfigError(f"{error} ({path}){hint}") from None
 
@@ -216,6 +221,7 @@ def _check_combinations(config: Config) -> None:
             f"durability = {config.durability} has no effect with memory, which uses no disk: remove one of them"
         )
     _check_test_clock(config)
+    _check_mail(config)
     if 0 < config.shards < config.processes:
         raise ConfigError(
             f"shards = {config.shards} is too few for {config.processes} processes, which own at least one each: "
@@ -235,6 +241,14 @@ def _check_combinations(config: Config) -> None:
         )
     if config.audit_required and config.audit_file is None:
         raise ConfigError("audit_required is set but there is no audit log: set audit to the path of a file")
+
+
+def _check_mail(config: Config) -> None:
+    for name in ("smtp_password_file", "email_from"):
+        if getattr(config, name) is not None and config.smtp_url is None:
+            raise ConfigError(f"{name} is set but smtp_url is not: only a mail server needs it")
+    if config.smtp_url is not None and config.email_from is None:
+        raise ConfigError("smtp_url is set but email_from is not: set it to the address that mail comes from")
 
 
 def _check_test_clock(config: Config) -> None:

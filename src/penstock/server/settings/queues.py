@@ -8,13 +8,14 @@ queues can form cycles, and a start that is refused leaves no queue behind.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.errors import QueueDeletedRecently
 from penstock.names import QueueName, Space
 from penstock.queues.settings import QueueDefinition, QueueRecord, QueueSettings
+from penstock.server.settings.declared import DeclarationError, attribute_text, is_fifo, read_tags
 from penstock.services.sqs.attributes import SETTABLE, with_attributes
 from penstock.services.sqs.redrive import check_redrive_target
 from penstock.services.sqs.tags import merged
@@ -27,15 +28,6 @@ if TYPE_CHECKING:
 
 _SHORTHANDS = ("dead_letter", "fifo", "tags")
 _DOCUMENTS = ("Policy", "RedrivePolicy", "RedriveAllowPolicy")
-
-
-class DeclaredQueueError(Exception):
-    """The message is one line. With ``unknown`` and ``known`` the caller can suggest the nearest name."""
-
-    def __init__(self, message: str, unknown: str = "", known: Iterable[str] = ()) -> None:
-        super().__init__(message)
-        self.unknown = unknown
-        self.known = tuple(known)
 
 
 class DeadLetter(NamedTuple):
@@ -65,7 +57,7 @@ class DeclaredQueue(NamedTuple):
 def check_queues(
     queues: Sequence[DeclaredQueue], space: Space, existing: Mapping[QueueName, QueueRecord] | None = None
 ) -> None:
-    """Raises DeclaredQueueError. ``existing``: the queues of the store. None: they are not known, and a dead-letter
+    """Raises DeclarationError. ``existing``: the queues of the store. None: they are not known, and a dead-letter
     queue that is not declared may be one of them."""
     found, known = existing or {}, existing is not None
     _plan(queues, space, existing=found.get, is_known=lambda name: known)
@@ -73,14 +65,14 @@ def check_queues(
 
 async def declare_queues(broker: Broker, queues: Sequence[DeclaredQueue], space: Space) -> int:
     """Create what is missing, change what differs, in the shards of this process: all of a shard in one commit, or
-    none. Returns how many were created or changed. Raises DeclaredQueueError before anything is changed, or
+    none. Returns how many were created or changed. Raises DeclarationError before anything is changed, or
     PenstockError."""
     plans = [plan for plan in _plan(queues, space, broker.by_name.get, broker.owns) if broker.owns(plan.name)]
     try:
         # No quota: it would need all shards, and a shard is served only when its declared queues exist.
         return await broker.define(plans)
     except QueueDeletedRecently:
-        raise DeclaredQueueError("one of them was deleted less than a minute ago: try again") from None
+        raise DeclarationError("one of them was deleted less than a minute ago: try again") from None
 
 
 def _plan(
@@ -117,61 +109,34 @@ def _naming(queue: DeclaredQueue) -> Iterator[None]:
     try:
         yield
     except Fault as fault:
-        raise DeclaredQueueError(f"invalid queue queues.{queue.name}: {fault.message}") from None
+        raise DeclarationError(f"invalid queue queues.{queue.name}: {fault.message}") from None
 
 
 def read_queues(tables: object) -> tuple[DeclaredQueue, ...]:
-    """Raises DeclaredQueueError."""
+    """Raises DeclarationError."""
     if not isinstance(tables, dict):
-        raise DeclaredQueueError("invalid value for queues: expected one table [queues.NAME] for each queue")
+        raise DeclarationError("invalid value for queues: expected one table [queues.NAME] for each queue")
     return tuple(_read_queue(name, table) for name, table in tables.items())
 
 
 def _read_queue(name: str, table: object) -> DeclaredQueue:
     path = f"queues.{name}"
     if not isinstance(table, dict):
-        raise DeclaredQueueError(f"invalid value for {path}: expected a table [queues.{name}]")
+        raise DeclarationError(f"invalid value for {path}: expected a table [queues.{name}]")
     attributes: dict[str, str] = {}
     for key, value in table.items():
         if key in SETTABLE:
-            attributes[key] = _attribute(path, key, value)
+            attributes[key] = attribute_text(path, key, value, is_document=key in _DOCUMENTS)
         elif key not in _SHORTHANDS:
-            raise DeclaredQueueError(f'unknown setting "{key}" in [{path}]', key, (*SETTABLE, *_SHORTHANDS))
-    if _is_fifo(name, table.get("fifo"), attributes.get("FifoQueue")):
+            raise DeclarationError(f'unknown setting "{key}" in [{path}]', key, (*SETTABLE, *_SHORTHANDS))
+    if is_fifo("queue", name, table.get("fifo"), attributes.get("FifoQueue")):
         attributes["FifoQueue"] = "true"
     else:
         attributes.pop("FifoQueue", None)
     dead_letter = _dead_letter(path, table["dead_letter"]) if "dead_letter" in table else None
     if dead_letter is not None and "RedrivePolicy" in attributes:
-        raise DeclaredQueueError(f"{path} has both dead_letter and RedrivePolicy: remove one of them")
-    return DeclaredQueue(name, attributes, _tags(path, table.get("tags", {})), dead_letter)
-
-
-def _attribute(path: str, key: str, value: object) -> str:
-    """SQS: the value of every attribute is text."""
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case int() | str():
-            return str(value)
-        case dict() if key in _DOCUMENTS:
-            return json.dumps(value)
-    expected = "text, an integer, true or false" + (", or a table" if key in _DOCUMENTS else "")
-    raise DeclaredQueueError(f"invalid value {value} for {path}.{key}: expected {expected}")
-
-
-def _is_fifo(name: str, shorthand: object, attribute: str | None) -> bool:
-    if isinstance(shorthand, dict):
-        raise DeclaredQueueError(f'queues.{name}.fifo is a table: write [queues."{name}.fifo"] with quotes')
-    if shorthand is not None and not isinstance(shorthand, bool):
-        raise DeclaredQueueError(f"invalid value {shorthand} for queues.{name}.fifo: expected true or false")
-    wanted = attribute.lower() == "true" if attribute is not None else shorthand
-    by_name = name.endswith(".fifo")
-    if wanted is not None and wanted != by_name:
-        raise DeclaredQueueError(
-            f"invalid queue queues.{name}: names of FIFO queues end in .fifo, those of standard queues do not"
-        )
-    return by_name
+        raise DeclarationError(f"{path} has both dead_letter and RedrivePolicy: remove one of them")
+    return DeclaredQueue(name, attributes, read_tags(path, table.get("tags", {})), dead_letter)
 
 
 def _dead_letter(path: str, value: object) -> DeadLetter:
@@ -179,18 +144,10 @@ def _dead_letter(path: str, value: object) -> DeadLetter:
     if isinstance(value, dict):
         unknown = next((key for key in value if key not in known), None)
         if unknown is not None:
-            raise DeclaredQueueError(f'unknown setting "{unknown}" in {path}.dead_letter', unknown, known)
+            raise DeclarationError(f'unknown setting "{unknown}" in {path}.dead_letter', unknown, known)
         queue, receives = value.get("queue"), value.get("max_receives")
         if isinstance(queue, str) and queue and isinstance(receives, int) and not isinstance(receives, bool):
             return DeadLetter(queue, receives)
-    raise DeclaredQueueError(
+    raise DeclarationError(
         f'invalid value for {path}.dead_letter: expected a table such as {{queue = "NAME", max_receives = 3}}'
     )
-
-
-def _tags(path: str, value: object) -> dict[str, str]:
-    if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
-        raise DeclaredQueueError(
-            f'invalid value for {path}.tags: expected a table of text such as {{team = "billing"}}'
-        )
-    return dict(value)

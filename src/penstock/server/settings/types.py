@@ -37,6 +37,7 @@ class InvalidItem(ValueError):
 
 
 _PASSWORD = re.compile(r"(?<=://)([^/@:]*):[^/@]*@")
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
 _TRUE = ("true", "yes", "on", "1")
 _FALSE = ("false", "no", "off", "0")
 
@@ -130,6 +131,34 @@ def without_password(text: str) -> str:
     return _PASSWORD.sub(r"\1@", text).partition("?")[0] if "://" in text else text
 
 
+def _private_endpoints(value: object) -> tuple[str, ...]:
+    if isinstance(value, str) and value.strip().lower() in ("all", "none"):
+        return () if value.strip().lower() == "none" else ("all",)
+    return _list(value, _host_or_network)
+
+
+def _host_or_network(text: str) -> str:
+    if "/" in text or ":" in text:
+        return str(ip_network(text, strict=False))
+    if not _HOST.fullmatch(text) or text.lower() in ("all", "none"):
+        raise ValueError
+    return text.lower()
+
+
+def _mail_url(value: object) -> str:
+    from penstock.publishing.email_delivery import MailServer  # not needed by commands that do not send mail
+
+    text = _text(value)
+    MailServer.parse(text, "nobody@example.com")
+    return text
+
+
+def _mail_address(text: str) -> bool:
+    from penstock.publishing.email_delivery import is_mail_address
+
+    return is_mail_address(text)
+
+
 def _origin(value: str) -> str:
     return value if value == "*" else _url(value)
 
@@ -212,6 +241,18 @@ URLS = SettingType(
     "URLS",
     repeatable=True,
 )
+PRIVATE_ENDPOINTS = SettingType(
+    "all, none, or hosts and networks such as hooks.internal and 10.0.0.0/8, separated by commas",
+    _private_endpoints,
+    "all|none|HOSTS",
+    repeatable=True,
+)
+MAIL_URL = SettingType(
+    "a URL such as smtp://user@mail.example.com:587?tls=starttls, or smtps://mail.example.com",
+    _mail_url,
+    "URL",
+)
+MAIL_ADDRESS = SettingType("a mail address such as topics@example.com", _matching(_mail_address), "ADDRESS")
 DATABASE = SettingType(
     "the URL of a PostgreSQL database such as postgresql://penstock@db.internal/penstock", _database, "URL"
 )
