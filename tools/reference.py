@@ -33,7 +33,8 @@ COMMON = {
 Rows = list[tuple[str, str]]
 
 SERVER = """\
-Commands about queues and messages work on any server that speaks SQS. They find it, its region and keys as the
+Commands about queues and messages work on any server that speaks SQS, those about topics on one that speaks SNS.
+They find it, its region and keys as the
 AWS CLI does; keys come from variables, or from a profile in `~/.aws` (`aws_access_key_id`,
 `credential_process` or `role_arn`). The server is the first that is given: `--endpoint-url`, `--context` or
 `PENSTOCK_CONTEXT`, `AWS_ENDPOINT_URL_SQS`, `AWS_ENDPOINT_URL`, the context in use, `endpoint_url` of the

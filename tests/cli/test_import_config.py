@@ -16,7 +16,7 @@ from penstock.cli import main
 from penstock.migrate.elasticmq import read_elasticmq
 from penstock.migrate.goaws import read_goaws
 from penstock.migrate.hocon import HoconError, read_hocon
-from penstock.migrate.plan import ImportFailure, Plan, PlannedQueue
+from penstock.migrate.plan import ImportFailure, Plan, PlannedQueue, PlannedTopic
 from penstock.migrate.write import write_config
 from penstock.server.settings.config import Config
 from penstock.server.settings.load import load_config
@@ -78,6 +78,11 @@ Local:
       Subscriptions:
         - QueueName: readers
           Raw: true
+          FilterPolicy: '{"kind": ["sport"]}'
+        - QueueName: one
+        - Protocol: https
+          EndPoint: https://example.com/hook
+    - Name: empty
 Dev:
   Port: 9002
 """
@@ -275,7 +280,14 @@ def test_a_goaws_file(tmp_path: Path) -> None:
         "dead_letter": ("two-dead", 7),
         "tags": {},
     }
-    says(text, 'topic "news"', "readers", "topics are not supported")
+    news, empty = config.topics
+    assert (news.name, empty.name, empty.subscriptions) == ("news", "empty", ())
+    assert [each.shown for each in news.subscriptions] == [
+        "queue readers", "queue one", "https https://example.com/hook",
+    ]  # fmt: skip
+    assert [each.attributes for each in news.subscriptions] == [
+        {"RawMessageDelivery": "true", "FilterPolicy": '{"kind": ["sport"]}'}, {}, {},
+    ]  # fmt: skip
     says(text, "Host = goaws.com", "left out", 'environment "Local"')
 
 
@@ -343,6 +355,22 @@ def test_what_a_goaws_queue_cannot_carry_over(entry: str, note: str, tmp_path: P
     says(goaws(f"Local: {{Port: 4100, Queues: [{entry}]}}", tmp_path)[1], *note.split())
 
 
+@pytest.mark.parametrize(
+    ("entry", "note"),
+    [
+        ("{Name: a b}", 'topic "a b" left out letters'),
+        ("{Name: t, Colour: red}", "Colour = red left out"),
+        ("{Name: t, Subscriptions: [{Raw: true}]}", "subscription left out QueueName EndPoint"),
+        ("{Name: t, Subscriptions: [{Protocol: ftp, EndPoint: x}]}", 'subscription "x" left out ftp'),
+        ("{Name: t, Subscriptions: [{QueueName: a b}]}", 'subscription "a b" left out'),
+        ("{Name: t, Subscriptions: [{QueueName: q}, {QueueName: q}]}", 'subscription "q" left out two'),
+        ("{Name: t, Subscriptions: [{QueueName: q, FilterPolicy: '{\"a\": 1}'}]}", 'filter "q" left out'),
+    ],
+)
+def test_what_a_goaws_topic_cannot_carry_over(entry: str, note: str, tmp_path: Path) -> None:
+    says(goaws(f"Local: {{Port: 4100, Topics: [{entry}]}}", tmp_path)[1], *note.split())
+
+
 def test_without_pyyaml_the_error_names_the_package_to_install(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -368,9 +396,11 @@ def test_without_pyyaml_the_error_names_the_package_to_install(
 def test_any_text_can_be_written(note: str, value: str) -> None:
     plan = Plan(settings={"region": value}, notes=[note])
     plan.queues["a"] = PlannedQueue("a", tags={value: value}, notes=[note])
+    plan.topics["b"] = PlannedTopic("b", tags={value: value}, subscriptions=[{"filter": value}], notes=[note])
     read = tomllib.loads(write_config(plan, note))
     assert read["region"] == value
-    assert read["queues"]["a"]["tags"] == {value: value}
+    assert read["queues"]["a"]["tags"] == read["topics"]["b"]["tags"] == {value: value}
+    assert read["topics"]["b"]["subscriptions"] == [{"filter": value}]
 
 
 def test_it_goes_to_standard_output_or_to_a_new_file(tmp_path: Path) -> None:
@@ -393,7 +423,7 @@ def test_it_goes_to_standard_output_or_to_a_new_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "arguments", "why"),
     [
-        ("a.txt", b"", [], "--from elasticmq goaws"),
+        ("a.txt", b"", [], "--from elasticmq goaws localstack"),
         ("a.conf", b"a = ${b}", [], "line 1: substitutions"),
         ("a.conf", b"\xff", [], "not UTF-8"),
         ("a.conf", b"#" * (1024 * 1024 + 1), [], "larger 1 MB"),

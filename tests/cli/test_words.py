@@ -35,6 +35,7 @@ HAS = {
     "role": "ls show create set delete",
     "task": "ls show",
     "test": "",
+    "topic": "ls show create set delete",
     "user": "ls show create set delete",
 }
 

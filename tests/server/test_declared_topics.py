@@ -123,6 +123,10 @@ def test_endpoints_of_subscriptions(member: str, subscriber: tuple[str, str], tm
         (subscribed('endpoint = "sms:x"'), "topics.t.subscriptions[1] SMS endpoint"),
         (subscribed('endpoint = "x"', 'protocol = "ftp"'), "topics.t.subscriptions[1] ftp sqs"),
         (
+            '[topics.t]\nMaximumMessageSize = 300000\n[[topics.t.subscriptions]]\nendpoint = "sms:+491"',
+            "only queues",
+        ),
+        (
             subscribed('endpoint = "http://me:secret@example.com"'),
             "topics.t.subscriptions[1] HTTPS credentials",
         ),

@@ -26,7 +26,9 @@ from support.composed import Server, serving
 from support.cpu import unit_s
 
 from . import heaviest_requests as heavy
+from .heaviest_topics import SNS_REQUESTS, fill_topics
 
+REQUESTS = {**heavy.REQUESTS, "sns": SNS_REQUESTS}
 STALL_UNITS_MAX = 25
 ATTEMPTS = 3
 TICK_S = 0.001
@@ -140,6 +142,7 @@ def fill(client: Client) -> heavy.Held:
         "id"
     ]
     fill_monitoring(client, held)
+    fill_topics(client.get)
     return held
 
 
@@ -188,7 +191,7 @@ def measured(
     config: Config,
     prepare: Callable[[Client], heavy.Held],
     wanted: Callable[[str], bool] = lambda action: True,
-    services: Mapping[str, heavy.Rows] = heavy.REQUESTS,
+    services: Mapping[str, heavy.Rows] = REQUESTS,
 ) -> dict[str, float]:
     """The longest stall of each request, in units, by its name. What is too long is tried again."""
     longest: dict[str, float] = {}
@@ -236,7 +239,7 @@ def measured(
 
 
 def test_every_action_has_its_heaviest_request() -> None:
-    assert {name: set(rows) for name, rows in heavy.REQUESTS.items()} == {
+    assert {name: set(rows) for name, rows in REQUESTS.items()} == {
         service.signing_name: set(service.actions) for service, _ in SERVICES
     }
 

@@ -130,6 +130,36 @@ def test_an_open_server_refuses_web_pages() -> None:
     run(scenario)
 
 
+SUBSCRIPTION = "arn:aws:sns:us-east-1:000000000000:news:00000000-0000-4000-8000-000000000000"
+
+
+def test_links_of_topics_work_wherever_they_are() -> None:
+    """In mails that pages show, too, and whatever name the server is reached by: what they name is a secret."""
+
+    async def scenario() -> None:
+        async with serving(Config(memory=True, port=0)) as server:
+            for headers, host in (
+                (("Sec-Fetch-Site: none",), "localhost:9324"),
+                (("Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate"), "localhost:9324"),
+                ((f"User-Agent: {FIREFOX}", "Accept-Language: en"), "queues.internal:9324"),
+            ):
+                link = f"/?Action=Unsubscribe&SubscriptionArn={SUBSCRIPTION}"
+                followed = await server.ask(http("GET", link, *headers, host=host))
+                assert followed.status == 200, followed.body
+                assert b"<UnsubscribeResponse" in followed.body
+                token = "/?Action=ConfirmSubscription&TopicArn=arn:aws:sns:us-east-1:000000000000:news&Token=x"
+                followed = await server.ask(http("GET", token, *headers, host=host))
+                assert followed.status == 400 and b"Invalid token" in followed.body
+                other = await server.ask(http("GET", "/?Action=CreateTopic&Name=made", *headers, host=host))
+                assert other.status == 403
+            body = f"Action=Unsubscribe&SubscriptionArn={SUBSCRIPTION}"
+            kind = "Content-Type: application/x-www-form-urlencoded"
+            posted = http("POST", "/", kind, f"Content-Length: {len(body)}", f"Origin: {EVIL}") + body.encode()
+            assert (await server.ask(posted)).status == 403
+
+    run(scenario)
+
+
 def test_with_every_origin_allowed_nothing_is_refused() -> None:
     async def scenario() -> None:
         async with serving(Config(memory=True, port=0, cors_origins=("*",))) as server:

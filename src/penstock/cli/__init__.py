@@ -27,14 +27,14 @@ SECTIONS = {
     "Server": {
         "serve": "Start the broker.",
         "health": "Ask a running broker whether it is ready.",
-        "check": "Check settings and declared queues without starting the broker.",
+        "check": "Check settings, declared queues and topics without starting the broker.",
         "doctor": "Find what is wrong with queues and server, and say what to change.",
         "backup": "Copy the data of a broker while it serves.",
         "restore": "Make a data directory from a backup.",
         "cluster": "Show and steer the nodes of a cluster.",
         "migrate": "Copy all queues and messages into another store.",
         "test": "Advance the clock of a test server, and delete everything in it.",
-        "import-config": "Convert the configuration of ElasticMQ or GoAWS.",
+        "import-config": "Convert the configuration of ElasticMQ, GoAWS or LocalStack.",
     },
     "Queues": {
         "queue": "List, show, create, change, purge and delete queues.",
@@ -51,6 +51,9 @@ SECTIONS = {
         "load": "Send messages from a file of JSON lines.",
         "dump": "Write the messages of a queue to a file of JSON lines.",
         "worker": "Handle messages with the functions of a Python application.",
+    },
+    "Topics": {
+        "topic": "List, create and change topics and subscriptions, publish, see what waits.",
     },
     "Security": {
         "user": "Manage users and their access keys.",
@@ -72,6 +75,7 @@ _PACKAGES = {
     "Server": "penstock.cli.server",
     "Queues": "penstock.cli.queues",
     "Messages": "penstock.cli.messages",
+    "Topics": "penstock.cli.topics",
     "Security": "penstock.cli.security",
     "This command": "penstock.cli",
 }

@@ -1,4 +1,4 @@
-"""Arguments that several commands take: a queue, a duration, a rate; and how durations and sizes are shown."""
+"""Arguments that several commands take, such as a queue or a duration, and how durations and sizes are shown."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ import click
 from penstock.quantities import SECONDS, parse_quantity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from click.shell_completion import CompletionItem
 
     from penstock.client.api import ApiSession
+    from penstock.client.topic_names import Subscriber
 
 _COMPLETION_TIMEOUT_S = 1.0
 _COMPLETIONS_MAX = 200
@@ -69,6 +70,58 @@ class MessageIdArgument(click.ParamType):  # type: ignore[type-arg]  # generic s
             for message in found.get("messages", [])
             if message["id"].startswith(incomplete) and _COMPLETED.fullmatch(message["id"])
         ]
+
+
+class TopicArgument(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4 only
+    """A topic by name or ARN."""
+
+    name = "topic"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Suggests names of the server that the flags so far choose."""
+        from click.shell_completion import CompletionItem
+
+        from penstock.client.topic_names import topic_name
+
+        found = _ask(ctx, lambda session: session.sns("ListTopics"))
+        names = sorted(topic_name(topic["TopicArn"]) for topic in found.get("Topics", []))
+        fitting = (name for name in names if name.startswith(incomplete) and _COMPLETED.fullmatch(name))
+        return [CompletionItem(name) for name in fitting][:_COMPLETIONS_MAX]
+
+
+class SubscriberArgument(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4 only
+    """Who gets the messages of a topic: queue:NAME, a URL, mailto:ADDRESS, sms:NUMBER or an ARN."""
+
+    name = "endpoint"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Subscriber:
+        from penstock.client.topic_names import Subscriber, read_subscriber
+
+        if isinstance(value, Subscriber):
+            return value
+        read = read_subscriber(value)
+        if read is None:
+            self.fail(
+                f'"{value}" is not an endpoint: expected queue:NAME, https://…, mailto:ADDRESS, sms:NUMBER or an ARN',
+                param,
+                ctx,
+            )
+        return read
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Suggests the kinds of endpoints, and queues of the server that the flags so far choose."""
+        from click.shell_completion import CompletionItem
+
+        kind, colon, name = incomplete.partition(":")
+        if kind == "queue" and colon:
+            queues = QUEUE.shell_complete(ctx, param, name)
+            return [CompletionItem(f"queue:{queue.value}") for queue in queues]
+        kinds = ("queue:", "https://", "http://", "mailto:", "sms:")
+        return [CompletionItem(each) for each in kinds if each.startswith(incomplete)]
 
 
 def _ask(ctx: click.Context, question: Callable[[ApiSession], dict[str, Any]]) -> dict[str, Any]:
@@ -137,13 +190,27 @@ class RateArgument(click.ParamType):  # type: ignore[type-arg]  # generic since 
 
 
 QUEUE = QueueArgument()
+TOPIC = TopicArgument()
+SUBSCRIBER = SubscriberArgument()
 MESSAGE_ID = MessageIdArgument()
 DURATION = DurationArgument()
 RATE = RateArgument()
 
+topic_argument = click.argument("topic", type=TOPIC, metavar="TOPIC")
 queue_argument = click.argument("queue", type=QUEUE, metavar="QUEUE")
 id_argument = click.argument("id", type=MESSAGE_ID, metavar="ID")
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+
+
+def read_pairs(texts: Iterable[str], flag: str) -> dict[str, str]:
+    """Reads NAME=VALUE, however often the flag was given."""
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not (name and equals):
+            raise click.BadParameter(f'"{text}" has no "="', param_hint=flag)
+        found[name] = value
+    return found
 
 
 def short_duration(seconds: float | None) -> str | None:

@@ -75,6 +75,10 @@ class Target:
             action, **{name: value for name, value in members.items() if value is not None}
         )
 
+    def sns(self, action: str, **members: Any) -> Json:
+        """Members that are None are left out; so are empty lists and texts of the answer."""
+        return self.session.sns(action, **members)
+
     def admin(self, method: str, path: str, query: Json | None = None, body: Json | None = None) -> Json:
         return self.session.admin(method, path, query, body)
 

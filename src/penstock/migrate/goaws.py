@@ -8,7 +8,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.migrate.hocon import DEPTH_MAX
-from penstock.migrate.plan import EVERY_INTERFACE, ImportFailure, Plan, PlannedQueue
+from penstock.migrate.plan import EVERY_INTERFACE, ImportFailure, Plan, PlannedQueue, PlannedTopic, Scalar
 from penstock.services.sqs.attributes import SETTABLE
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _DEFAULT = "Local"
 _SIZE_MAX = 2 * 1024 * 1024
 _OTHERWISE = {
-    "SnsPort": "topics are not supported yet",
+    "SnsPort": "topics are served on the same port as queues",
     "EnableDuplicates": "FIFO queues always deduplicate for five minutes, as in SQS",
     "LogToFile": "logs go to standard error",
     "LogFile": "logs go to standard error",
@@ -138,7 +138,7 @@ def _read_queue(plan: Plan, entry: Mapping[Any, Any], defaults: Mapping[Any, Any
     queue = plan.queues.setdefault(name, PlannedQueue(name))
     for key, value in {**defaults, **entry}.items():
         if key == "RedrivePolicy" and value:
-            _read_redrive(queue, value)
+            queue.read_redrive(value)
         elif key in SETTABLE and isinstance(value, (str, int, bool)):
             queue.attributes[key] = value
         elif key != "Name" and value:
@@ -146,32 +146,40 @@ def _read_queue(plan: Plan, entry: Mapping[Any, Any], defaults: Mapping[Any, Any
     return queue
 
 
-def _read_redrive(queue: PlannedQueue, policy: object) -> None:
-    """JSON text in GoAWS; a mapping means the same."""
-    try:
-        fields = json.loads(policy) if isinstance(policy, str) else policy
-    except (ValueError, RecursionError):
-        fields = None
-    match fields:
-        case {"deadLetterTargetArn": str() as target, "maxReceiveCount": int() | str() as receives} if (
-            str(receives).isdecimal() and len(str(receives)) < 10
-        ):
-            queue.dead_letter = (target.rpartition(":")[2], int(receives))
-        case _:
-            shown = " ".join(str(policy).split())[:200]
-            queue.notes.append(
-                f"RedrivePolicy = {shown} was left out: it does not name deadLetterTargetArn and maxReceiveCount"
-            )
-
-
 def _read_topic(plan: Plan, entry: Mapping[Any, Any], defaults: Mapping[Any, Any]) -> None:
-    # GoAWS creates the queues that subscriptions name.
+    name = str(entry["Name"])
+    topic = plan.topics.setdefault(name, PlannedTopic(name))
+    topic.notes += [
+        f"{key} = {value} was left out: it has no meaning here"
+        for key, value in entry.items()
+        if key not in ("Name", "Subscriptions") and value
+    ]
     subscriptions = entry.get("Subscriptions")
-    queues: list[str] = []
     for each in subscriptions if isinstance(subscriptions, list) else []:
-        if isinstance(each, dict) and isinstance(each.get("QueueName"), (str, int)):
-            queues.append(str(each["QueueName"]))
-            if queues[-1] not in plan.queues:
-                _read_queue(plan, {"Name": queues[-1]}, defaults)
-    to = f", with subscriptions of {', '.join(queues)}," if queues else ""
-    plan.notes.append(f'the topic "{entry["Name"]}"{to} was left out: topics are not supported yet')
+        table = _subscriber(each) if isinstance(each, dict) else None
+        if table is None:
+            topic.notes.append("a subscription was left out: it has neither QueueName nor EndPoint")
+            continue
+        # GoAWS creates the queues that subscriptions name.
+        if "queue" in table and table["queue"] not in plan.queues:
+            _read_queue(plan, {"Name": table["queue"]}, defaults)
+        if each.get("Raw"):
+            table["raw"] = True
+        policy = each.get("FilterPolicy")
+        if policy:
+            table["filter"] = policy if isinstance(policy, str) else json.dumps(policy, default=str)
+        topic.subscriptions.append(table)
+
+
+def _subscriber(entry: Mapping[Any, Any]) -> dict[str, Scalar] | None:
+    """Returns the subscription as a table of the config file; None if it names no endpoint."""
+    queue, endpoint = entry.get("QueueName"), entry.get("EndPoint") or entry.get("Endpoint")
+    protocol = str(entry.get("Protocol") or ("sqs" if queue else "")).lower()
+    if protocol in ("sqs", "") and isinstance(queue, (str, int)) and queue != "":
+        return {"queue": str(queue)}
+    if not isinstance(endpoint, str):
+        return None
+    if protocol == "sqs":
+        return {"queue": endpoint.rstrip("/").rpartition("/" if "://" in endpoint else ":")[2]}
+    found: dict[str, Scalar] = {"endpoint": endpoint}
+    return found | ({"protocol": protocol} if protocol else {})

@@ -45,9 +45,10 @@ class Route(msgspec.Struct, frozen=True, eq=False):
     def of(cls, subscription: Subscription) -> Route:
         queue = QueueName.of_arn(subscription.endpoint) if subscription.protocol == QUEUES else None
         arn = subscription.name.arn
-        target = None if queue is None else QueueTarget(queue, arn, arn)
+        is_raw = subscription.is_raw
+        target = None if queue is None else QueueTarget(queue, arn, "" if is_raw else arn)
         to_fifo = queue is not None and queue.name.endswith(".fifo")
-        return cls(subscription, target, subscription.is_raw, to_fifo, dead_letter_queue(subscription))
+        return cls(subscription, target, is_raw, to_fifo, dead_letter_queue(subscription))
 
 
 def dead_letter_queue(subscription: Subscription) -> QueueName | None:

@@ -57,6 +57,8 @@ class QueueMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     dedup_id: str | None = None
     reason: str = ""  # why the queue of the subscription did not take it
     confirmation: Confirmation | None = None  # it is signed when it is sent; then there is no body before
+    tries: int = 0  # before its job was added: each time, a queue of another shard answered that it is full
+    not_before_ms: int = 0  # by the clock of the broker
 
     @classmethod
     def of(
@@ -151,7 +153,8 @@ class QueueJobs(Part):
 
     def send(self, message: QueueMessage) -> bool:
         """Deliver this to its queue with a job. Returns False if too many wait."""
-        return self._again.add(message.topic.home, message.topic.space, message.queue.arn, message)
+        delay_ms = max(0, message.not_before_ms - self._shard.clock.now_ms())
+        return self._again.add(message.topic.home, message.topic.space, message.queue.arn, message, delay_ms)
 
     def bury(self, message: QueueMessage) -> bool:
         """Deliver this to a dead-letter queue with a job. Returns False if too many wait."""
@@ -191,6 +194,11 @@ class QueueJobs(Part):
 
     async def _bury(self, job: Job[QueueMessage]) -> None:
         """Raises JobFailed."""
+        wait_ms = job.payload.not_before_ms - self._shard.clock.now_ms()
+        if wait_ms > 0:
+            await job.confirm()
+            job.put_off(wait_ms)
+            return
         await self._deliver(job, DEAD_LETTERS.name, lambda message: self._redriven(message, None))
 
     async def _deliver(
@@ -198,7 +206,7 @@ class QueueJobs(Part):
     ) -> None:
         """``taken``: the queue took the message, with the open commit."""
         message, topic = job.payload, job.payload.topic
-        target = QueueTarget(message.queue, _token(message))
+        target = QueueTarget(message.queue, _token(message, _tries(job)))
         refused: list[Refusal] = []
 
         def in_commit(refusals: list[Refusal]) -> None:
@@ -231,17 +239,25 @@ class QueueJobs(Part):
     # -- queues of other shards answered that they do not take it ------------------------------------------------
 
     def _refused_again(self, refusal: Refusal) -> None:
-        message = _of_refusal(refusal)
-        if message.body and is_temporary(refusal.reason) and self.send(message):
+        message = self._put_off(_of_refusal(refusal))
+        if message.body and self._may_repeat(message, REDELIVERIES) and self.send(message):
             return
         # SNS: what asks for a confirmation never goes to a dead-letter queue.
         if message.confirmation is None:
             self._undeliverable(message, refusal.reason)
 
     def _refused_burying(self, refusal: Refusal) -> None:
-        message = _of_refusal(refusal)
-        if not (message.body and is_temporary(refusal.reason) and self.bury(message)):
+        message = self._put_off(_of_refusal(refusal))
+        if not (message.body and self._may_repeat(message, DEAD_LETTERS) and self.bury(message)):
             self._redriven(message, refusal.reason)
+
+    def _put_off(self, message: QueueMessage) -> QueueMessage:
+        """A message that a queue of another shard refused, with the time of its next try."""
+        pause = pause_ms(QUEUE_RETRIES, message.tries) or 0
+        return msgspec.structs.replace(message, not_before_ms=self._shard.clock.now_ms() + pause)
+
+    def _may_repeat(self, message: QueueMessage, kind: JobKind[QueueMessage]) -> bool:
+        return is_temporary(message.reason) and message.tries < kind.tries_max
 
 
 def sent_for(topic: TopicName) -> SentFor:
@@ -250,16 +266,29 @@ def sent_for(topic: TopicName) -> SentFor:
 
 def _failed(job: Job[QueueMessage], reason: str) -> JobFailed:
     text = f"the queue {job.payload.queue.name} refused the message: {reason}"
-    return JobFailed(text, can_repeat=is_temporary(reason), pause_ms=pause_ms(QUEUE_RETRIES, job.attempt))
+    return JobFailed(text, can_repeat=is_temporary(reason), pause_ms=pause_ms(QUEUE_RETRIES, _tries(job)))
+
+
+def _tries(job: Job[QueueMessage]) -> int:
+    """How often a message was tried, with the try at hand."""
+    message = job.payload
+    was_put_off = message.not_before_ms > job.due_ms  # a job with an order, for which that counts as a try
+    return message.tries + job.attempt - was_put_off
 
 
 _encode, _decode = msgspec.json.Encoder().encode, msgspec.json.Decoder(QueueMessage).decode
 
 
-def _token(message: QueueMessage) -> str:
+def _token(message: QueueMessage, tries: int) -> str:
     """What is known about a message that a queue of another shard refuses; the message itself comes with it."""
     known = QueueMessage(
-        message.topic, message.subscription, message.queue, "", "", confirmation=message.confirmation
+        message.topic,
+        message.subscription,
+        message.queue,
+        "",
+        "",
+        confirmation=message.confirmation,
+        tries=tries,
     )
     return _encode(known).decode()
 
@@ -270,4 +299,4 @@ def _of_refusal(refusal: Refusal) -> QueueMessage:
     if refusal.message is None:
         return known
     message = QueueMessage.of(known.topic, known.subscription, known.queue, refusal.message, refusal.reason)
-    return msgspec.structs.replace(message, confirmation=known.confirmation)
+    return msgspec.structs.replace(message, confirmation=known.confirmation, tries=known.tries)

@@ -149,7 +149,9 @@ class Signer:
         """Wait until messages can be signed. Raises Unreachable, StoreError, or ValueError if this process has
         another root key than the one that made the key."""
         if self._sign is None:
-            self._use(await self._broker.ask(SigningKeyQuestion()))
+            key = await self._broker.ask(SigningKeyQuestion())
+            if self._sign is None:  # of many that ask at the same time one makes use of it, which takes 30 ms
+                self._use(key)
 
     def sign(self, text: str, version: str) -> str:
         """Returns the signature in base64. ``version``: SHA1_VERSION or SHA256_VERSION. :meth:`ready` comes first."""

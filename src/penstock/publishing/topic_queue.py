@@ -37,7 +37,7 @@ _decode_policy = msgspec.json.Decoder(ArchivePolicy).decode
 
 
 def archive_days(topic: Topic) -> int:
-    """For how many days a topic keeps its messages; 0: it has no archive."""
+    """Returns how many days a topic keeps its messages; 0: it has no archive."""
     policy = topic.attributes.get("ArchivePolicy")
     return _decode_policy(policy).days if policy and policy != "{}" else 0
 

@@ -363,7 +363,7 @@ class Parts:
         await self.publishing.publish_for(name, publication, source)
 
     def _base_url(self) -> str:
-        """With which links begin in messages that no client publishes."""
+        """Returns what links begin with in messages that no client publishes."""
         config = self.config
         if config.public_url is not None:
             return config.public_url.rstrip("/").replace(REGION_PLACEHOLDER, config.region)

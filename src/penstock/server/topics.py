@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from penstock.broker.live_queue import LiveQueue
 
 CERTIFICATE_MOUNT = b"SimpleNotificationService"
-"""With which the path of a certificate begins, up to a hyphen."""
+"""The path of a certificate begins with it, up to a hyphen."""
 
 
 def may_deliver(queue: LiveQueue, sent_for: SentFor) -> bool:

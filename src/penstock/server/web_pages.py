@@ -3,7 +3,8 @@
 An open server does whatever it is asked, and every browser on the machine reaches it. A page may send a form or fetch
 a URL without asking; it only cannot read the response. A page whose host name is made to point at us (DNS rebinding)
 can read it, too. So a request that a page may have caused is refused, unless ``cors_origins`` lists the page's
-origin. A secured server needs none of this: pages cannot sign.
+origin, or it is a link that anyone may follow (:attr:`penstock.wire.service.Action.by_link`). A secured server needs
+none of this: pages cannot sign.
 
 These headers, which no page can remove, tell pages from programs:
 

@@ -35,6 +35,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     statement = {"Effect": "Allow", "Action": "penstock:*", "Resource": "arn:aws:sqs:*:*:orders-*"}
     narrow.write_text(json.dumps({"Version": "2012-10-17", "Statement": statement}))
     world.add("narrow", str(narrow))
+    topics = world.folder / "topics.json"
+    on_topics = {"Effect": "Allow", "Action": ["sns:*", "penstock:*"], "Resource": f"arn:aws:sns:*:{HOME}:*"}
+    topics.write_text(json.dumps({"Version": "2012-10-17", "Statement": on_topics}))
+    world.add("topician", str(topics))
     with world.running("--account", HOME):
         yield world
 
@@ -74,6 +78,21 @@ def test_a_refusal_names_the_command_that_allows_it(world: Secured) -> None:
     assert not found["remedies"].keys() & set(found["allowed"])
     outsider = session(world, "outsider").admin("GET", "/permissions")
     assert "penstock:GetStatus" not in {*outsider["allowed"], *outsider["remedies"]}  # of another account
+
+
+def test_permissions_on_topics_name_topics(world: Secured) -> None:
+    api = session(world, "topician")
+    assert api.admin("GET", "/topics")["topics"] == []
+    asked = {"policy": '{"a": [1]}', "attributes": {"a": {"type": "Number", "value": "1"}}}
+    assert api.admin("POST", "/topics/test-filter", body=asked)["matched"]
+    assert session(world, "reader").admin("POST", "/topics/test-filter", body=asked)["matched"]
+    assert refused(api, "GET", "/queues") == (403, "AccessDenied")
+    for path in ("/topics", "/topics/deliveries", "/outbox"):
+        assert refused(session(world, "narrow"), "GET", path) == (403, "AccessDenied")
+    assert refused(session(world, "reader"), "DELETE", "/outbox") == (403, "AccessDenied")
+    allowed = set(api.admin("GET", "/permissions")["allowed"])
+    assert {"sns:CreateTopic", "sns:Publish", "penstock:ListTopics", "penstock:ClearOutbox"} <= allowed
+    assert not {"sqs:SendMessage", "penstock:ListQueues", "penstock:Reload"} & allowed
 
 
 def test_permissions_name_queues(world: Secured) -> None:

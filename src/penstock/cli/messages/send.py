@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 import time
 import uuid
 from contextlib import nullcontext
@@ -14,7 +13,7 @@ import click
 
 from penstock.cli.arguments import DURATION, RATE, queue_argument
 from penstock.cli.failure import Breakdown, Failure
-from penstock.cli.messages.sending import MessageToSend, Outcome, Pace, read_attribute, send_all
+from penstock.cli.messages.sending import MessageToSend, Outcome, Pace, read_attribute, read_body, send_all
 from penstock.cli.output import counted_messages
 from penstock.cli.target import Target, with_target
 from penstock.cli.times import rfc3339
@@ -62,7 +61,7 @@ def send(
     """
     if body is not None and file is not None:
         raise Failure("give either BODY or --file")
-    text = _read_body(body, file)
+    text = read_body(body, file)
     if not text:
         raise Failure(
             "the body is empty, which SQS does not accept: give it as an argument, with --file, or on"
@@ -89,23 +88,6 @@ def send(
 
 def _unseen(done: int) -> None:
     """Few messages need no progress bar, which takes time to load."""
-
-
-def _read_body(body: str | None, file: Path | None) -> str:
-    if body is not None and body.startswith("@"):
-        file = Path(body[1:])
-    elif body is not None and body != "-":
-        return body
-    if file is None and body is None and sys.stdin.isatty():
-        raise Failure("no body: give it as an argument, with --file, or on standard input")
-    content = sys.stdin.buffer.read() if file is None else file.read_bytes()
-    try:
-        return content.decode()
-    except UnicodeDecodeError:
-        where = "standard input" if file is None else f'"{file}"'
-        raise Failure(
-            f"{where} is not UTF-8 text: SQS carries text; encode other content, for example in base64"
-        ) from None
 
 
 def _members(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from penstock.cli.failure import Failure
@@ -117,3 +119,21 @@ def read_attribute(text: str) -> tuple[str, dict[str, str]]:
 def sqs_attribute(kind: str, value: str) -> dict[str, str]:
     member = "BinaryValue" if kind.partition(".")[0] == "Binary" else "StringValue"
     return {"DataType": kind, member: value}
+
+
+def read_body(body: str | None, file: Path | None) -> str:
+    """Reads the body of a message: BODY, @FILE, a file, or standard input."""
+    if body is not None and body.startswith("@"):
+        file = Path(body[1:])
+    elif body is not None and body != "-":
+        return body
+    if file is None and body is None and sys.stdin.isatty():
+        raise Failure("no body: give it as an argument, with --file, or on standard input")
+    content = sys.stdin.buffer.read() if file is None else file.read_bytes()
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        where = "standard input" if file is None else f'"{file}"'
+        raise Failure(
+            f"{where} is not UTF-8 text: messages are text; encode other content, for example in base64"
+        ) from None

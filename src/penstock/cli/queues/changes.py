@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
-from penstock.cli.arguments import DURATION, QUEUE, queue_argument, yes_option
+from penstock.cli.arguments import DURATION, QUEUE, queue_argument, read_pairs, yes_option
 from penstock.cli.failure import Failure
 from penstock.cli.output import counted_messages
 from penstock.cli.queues.facts import messages_in, queue_arn, queue_facts
@@ -86,7 +86,7 @@ def create(target: Target, name: str, fifo: bool, content_based_deduplication: b
         attributes["FifoQueue"] = "true"
     if content_based_deduplication:
         attributes["ContentBasedDeduplication"] = "true"
-    tags = _pairs(flags["tag"], "--tag")
+    tags = read_pairs(flags["tag"], "--tag")
     url = target.sqs("CreateQueue", QueueName=name, Attributes=attributes or None, tags=tags or None)[
         "QueueUrl"
     ]
@@ -129,7 +129,7 @@ def set_(
     attributes = _attributes(target, flags, _redrive_policy(target, url, flags))
     attributes |= {"RedrivePolicy": ""} if no_dead_letter_queue else {}
     attributes |= {"Policy": ""} if no_policy else {}
-    tags = _pairs(flags["tag"], "--tag")
+    tags = read_pairs(flags["tag"], "--tag")
     if not (attributes or tags or untag):
         raise click.UsageError("nothing to change: give an attribute or a tag")
     if attributes:
@@ -161,7 +161,7 @@ def _attributes(target: Target, flags: Json, redrive: Json) -> dict[str, str]:
         found["RedrivePolicy"] = json.dumps(redrive)
     if flags["policy"] is not None:
         found["Policy"] = flags["policy"].read_text(encoding="utf-8").strip()
-    return found | _pairs(flags["attribute"], "--attribute")
+    return found | read_pairs(flags["attribute"], "--attribute")
 
 
 def _redrive_policy(target: Target, url: str, flags: Json) -> Json:
@@ -174,16 +174,6 @@ def _redrive_policy(target: Target, url: str, flags: Json) -> Json:
         missing = "--max-receives" if flags["max_receives"] is None else "--dead-letter-queue"
         raise Failure(f"{queue_name(url)} has no dead-letter queue yet: give {missing}, too")
     return present
-
-
-def _pairs(texts: Iterable[str], flag: str) -> dict[str, str]:
-    found = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not (name and equals):
-            raise click.BadParameter(f'"{text}" has no "="', param_hint=flag)
-        found[name] = value
-    return found
 
 
 @click.command("purge")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping
 
 import click
 
@@ -12,12 +13,15 @@ from penstock.cli.output import Output
 from penstock.cli.server.setting_sections import SettingsCommand, help_all_option
 from penstock.clock import SystemClock
 from penstock.errors import StoreRefused
+from penstock.names import QueueName
 from penstock.server.compose import declare_services
 from penstock.server.encryption import Encryption, root_key
 from penstock.server.node import link_security
 from penstock.server.security import SETUP_ERRORS, check_plain_http, link_tls, open_credentials, tls_files
 from penstock.server.settings.config import Config, settings
-from penstock.server.settings.queues import DeclaredQueueError, check_queues
+from penstock.server.settings.declared import DeclarationError
+from penstock.server.settings.queues import check_queues
+from penstock.server.settings.topic_plans import missing_queues
 from penstock.server.startup_report import amount
 from penstock.server.stored_queues import stored_queues
 from penstock.server.tls import Tls
@@ -32,10 +36,10 @@ def command(file: str | None, config: str | None, as_json: bool, **flags: object
     """Check everything that serve would refuse, and show each setting with where it was given.
 
     Checked are the settings, the declared queues and their dead-letter queues (against the queues in the data
-    directory, if there is one), certificates, credentials, root key, keyring, and the secret of the cluster. Nothing
-    is started or created. FILE is the config file, as is --config; the default is the one that PENSTOCK_CONFIG names.
-    Flags and variables apply as for serve. A setting that was given has a "*", and where: a flag, a variable or
-    the file. Only a start can tell whether the port is free.
+    directory, if there is one), the declared topics and subscriptions, certificates, credentials, root key, keyring,
+    and the secret of the cluster. Nothing is started or created. FILE is the config file, as is --config; the default
+    is the one that PENSTOCK_CONFIG names. Flags and variables apply as for serve. A setting that was given has a "*",
+    and where: a flag, a variable or the file. Only a start can tell whether the port is free.
 
     The first line is the verdict. Exit codes: 0 in order, 2 serve would refuse to start.
 
@@ -55,9 +59,9 @@ def command(file: str | None, config: str | None, as_json: bool, **flags: object
         check_queues(checked.queues, checked.space, existing)
     except (*SETUP_ERRORS, StoreRefused) as error:
         raise Failure(str(error)) from None
-    except DeclaredQueueError as error:
+    except DeclarationError as error:
         raise Failure(f"cannot create the declared queues: {error} ({checked.file})") from None
-    for text in checked.warnings:
+    for text in (*checked.warnings, *_missing(checked, existing)):
         click.echo(f"warning: {text}", err=True)
     verdict = _verdict(checked, is_complete=existing is not None)
     if as_json:
@@ -66,6 +70,15 @@ def command(file: str | None, config: str | None, as_json: bool, **flags: object
     click.echo(verdict)
     _print_settings(checked)
     _print_queues(checked)
+    _print_topics(checked)
+
+
+def _missing(config: Config, existing: Mapping[QueueName, object] | None) -> Iterator[str]:
+    """Yields what declared topics send to and does not exist, if it is known what exists."""
+    if existing is not None:
+        space = config.space
+        declared = {QueueName(space.account, space.region, queue.name): queue for queue in config.queues}
+        yield from missing_queues(config.topics, space, {**existing, **declared})
 
 
 def _read_files(config: Config) -> None:
@@ -82,9 +95,12 @@ def _read_files(config: Config) -> None:
 
 
 def _verdict(config: Config, *, is_complete: bool) -> str:
-    given = (amount(len(config.sources), "setting"), amount(len(config.queues), "declared queue"))
+    given = [amount(len(config.sources), "setting"), amount(len(config.queues), "declared queue")]
+    if config.topics:
+        given.append(amount(len(config.topics), "declared topic"))
+    listed = f"{', '.join(given[:-1])} and {given[-1]}"
     unknown = "whether dead-letter queues that are not declared exist, only a start can tell"
-    return f"in order: {' and '.join(given)}" + (f"; {unknown}" if config.queues and not is_complete else "")
+    return f"in order: {listed}" + (f"; {unknown}" if config.queues and not is_complete else "")
 
 
 def _as_json(config: Config) -> dict[str, object]:
@@ -101,6 +117,22 @@ def _as_json(config: Config) -> dict[str, object]:
         "queues": [
             {"name": queue.name, "attributes": queue.all_attributes(config.space), "tags": dict(queue.tags)}
             for queue in config.queues
+        ],
+        "topics": [
+            {
+                "name": topic.name,
+                "attributes": topic.attributes,
+                "tags": dict(topic.tags),
+                "subscriptions": [
+                    {
+                        "protocol": each.subscriber.protocol,
+                        "endpoint": each.endpoint(config.space),
+                        "attributes": each.all_attributes(config.space),
+                    }
+                    for each in topic.subscriptions
+                ],
+            }
+            for topic in config.topics
         ],
     }
 
@@ -125,3 +157,16 @@ def _print_queues(config: Config) -> None:
             click.echo(f"  {name} = {value}")
         for key, value in queue.tags.items():
             click.echo(f"  tag {key} = {value}")
+
+
+def _print_topics(config: Config) -> None:
+    for topic in config.topics:
+        click.echo(f"\ntopic {topic.name}")
+        for name, value in sorted(topic.attributes.items()):
+            click.echo(f"  {name} = {value}")
+        for key, value in topic.tags.items():
+            click.echo(f"  tag {key} = {value}")
+        for each in topic.subscriptions:
+            click.echo(f"  subscription of {each.shown}")
+            for name, value in sorted(each.all_attributes(config.space).items()):
+                click.echo(f"    {name} = {value}")

@@ -1,4 +1,4 @@
-"""``penstock import-config``: the configuration of ElasticMQ or GoAWS as one of Penstock."""
+"""``penstock import-config``: the configuration of ElasticMQ, GoAWS or LocalStack as one of Penstock."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ from penstock.cli.failure import Failure
 from penstock.cli.output import Output, json_option
 from penstock.migrate.elasticmq import read_elasticmq
 from penstock.migrate.goaws import read_goaws
+from penstock.migrate.localstack import read_localstack
 from penstock.migrate.plan import ImportFailure, Plan
 from penstock.migrate.write import write_config
+from penstock.server.startup_report import amount
 
-_FORMATS = {".conf": "elasticmq", ".hocon": "elasticmq", ".yaml": "goaws", ".yml": "goaws"}
+_FORMATS = {
+    ".conf": "elasticmq", ".hocon": "elasticmq", ".yaml": "goaws", ".yml": "goaws", ".sh": "localstack",
+}  # fmt: skip
 _FILE_BYTES_MAX = 1024 * 1024
 
 
@@ -23,8 +27,8 @@ _FILE_BYTES_MAX = 1024 * 1024
     "--output", metavar="FILE", type=click.Path(path_type=Path), help="Write to a new file.  [stdout]"
 )
 @click.option(
-    "--from", "format_", type=click.Choice(["elasticmq", "goaws"]),
-    help="Format of FILE. Default: elasticmq for .conf and .hocon, goaws for .yaml and .yml.",
+    "--from", "format_", type=click.Choice(["elasticmq", "goaws", "localstack"]),
+    help="Format of FILE. Default: elasticmq for .conf and .hocon, goaws for .yaml and .yml, localstack for .sh.",
 )  # fmt: skip
 @click.option(
     "--environment", metavar="NAME", help="Environment of a GoAWS file to convert.  [Local, or the only one]"
@@ -33,43 +37,47 @@ _FILE_BYTES_MAX = 1024 * 1024
 def command(
     file: Path, output: Path | None, format_: str | None, environment: str | None, as_json: bool
 ) -> None:
-    """Convert the configuration of ElasticMQ or GoAWS to a config file for penstock.
+    """Convert the configuration of ElasticMQ or GoAWS, or an init script of LocalStack, to a config file.
 
-    What cannot be carried over is named in a comment, with the reason.
+    A script is not run: its plain awslocal commands are read, which create queues and topics and subscribe. What
+    cannot be carried over is named in a comment, with the reason.
 
     \b
     Examples:
       penstock import-config elasticmq.conf --output penstock.toml
       penstock import-config goaws.yaml --environment Dev
+      penstock import-config init/ready.d/queues.sh --output penstock.toml
       penstock check penstock.toml
     """
     plan = _plan(_text(file), _format(file, format_), file, environment)
     text = write_config(plan, file.name)
-    queues, notes = len(plan.queues), plan.losses
+    queues, topics, notes = len(plan.queues), len(plan.topics), plan.losses
     if output is not None:
         _write(output, text)
     if as_json:
         where = {"config": text} if output is None else {"file": str(output)}
-        Output(as_json).json({"queues": queues, "notes": notes, **where})
+        Output(as_json).json({"queues": queues, "topics": topics, "notes": notes, **where})
         return
     if output is None:
         click.echo(text, nl=False)
-    summary = f"{queues} {'queue' if queues == 1 else 'queues'}, {notes} {'note' if notes == 1 else 'notes'}"
-    click.echo(f"penstock: {summary}{'; read the comments' if notes else ''}", err=True)
+    counts = (amount(queues, "queue"), *([amount(topics, "topic")] if topics else []), amount(notes, "note"))
+    click.echo(f"penstock: {', '.join(counts)}{'; read the comments' if notes else ''}", err=True)
 
 
 def _format(file: Path, given: str | None) -> str:
     found = given or _FORMATS.get(file.suffix.lower())
     if found is None:
-        raise Failure(f'cannot tell the format of "{file}": use --from elasticmq or --from goaws')
+        raise Failure(f'cannot tell the format of "{file}": use --from elasticmq, goaws or localstack')
     return found
 
 
 def _plan(text: str, format_: str, file: Path, environment: str | None) -> Plan:
-    if format_ == "elasticmq" and environment is not None:
-        raise Failure("--environment is for GoAWS files: ElasticMQ files have no environments")
+    if format_ != "goaws" and environment is not None:
+        raise Failure("--environment is for GoAWS files: others have no environments")
     try:
-        return read_elasticmq(text) if format_ == "elasticmq" else read_goaws(text, environment)
+        if format_ == "goaws":
+            return read_goaws(text, environment)
+        return read_elasticmq(text) if format_ == "elasticmq" else read_localstack(text)
     except ImportFailure as error:
         raise Failure(f'cannot read "{file}": {error}') from None
 

@@ -40,6 +40,7 @@ SECTIONS = {
     ),
     "Rate limits": ("requests_per_second", "requests_burst"),
     "Quotas": ("quota_queues", "quota_messages", "quota_bytes"),
+    "Topics": ("topic_private_endpoints", "smtp_url", "smtp_password_file", "email_from"),
     "Metrics and alarms": ("quota_metrics", "quota_alarms", "metrics_memory", "alarm_webhooks"),
 }  # fmt: skip
 _ALL = "penstock.all_settings"

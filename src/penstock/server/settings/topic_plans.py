@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from penstock.publishing.publishing import Publishing
     from penstock.publishing.shard_topics import ShardTopics
 
+# Endpoints of others are made by clients, or cannot be reached.
 _PROTOCOLS = ("sqs", "http", "https", "email", "email-json", "sms")
 _NAME_EXPECTED = (
     "expected up to 256 letters, digits, hyphens and underscores; the name of a FIFO topic ends in .fifo"
@@ -176,18 +177,13 @@ def _subscription_plan(
     """Raises Fault or AttributeInvalid."""
     space, protocol = topic.name.space, declared.subscriber.protocol
     endpoint = declared.endpoint(space)
-    _check_endpoint(topic.name, protocol, endpoint)
+    if protocol not in _PROTOCOLS:
+        raise invalid(f"{protocol} cannot be declared: expected one of {', '.join(_PROTOCOLS)}")
+    check_endpoint(topic, protocol, endpoint)
     before = None if shard is None else shard.subscription_to(topic.name, protocol, endpoint)
     wanted = before or _new_subscription(topic.name, protocol, endpoint, now_ms, base_url)
     wanted = with_subscription_attributes(wanted, declared.all_attributes(space), topic, now_ms)
     return _SubscriptionPlan(before, wanted)
-
-
-def _check_endpoint(topic: TopicName, protocol: str, endpoint: str) -> None:
-    """Raises Fault. Endpoints of the other protocols are made by clients, or cannot be reached."""
-    if protocol not in _PROTOCOLS:
-        raise invalid(f"{protocol} cannot be declared: expected one of {', '.join(_PROTOCOLS)}")
-    check_endpoint(topic, protocol, endpoint)
 
 
 def _new_subscription(

@@ -20,7 +20,7 @@ SERVICE = Service(
     console_path="admin",
     arns=(ArnKind("penstock", "server"),),
     policies={
-        "penstock-read-only": ("penstock:Get*", "penstock:List*"),
+        "penstock-read-only": ("penstock:Get*", "penstock:List*", "penstock:Test*"),
         "penstock-full-access": ("penstock:*",),
     },
 )

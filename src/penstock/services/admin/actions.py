@@ -10,6 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from penstock.services.admin import structs as st
+from penstock.services.admin import topic_structs as tt
 from penstock.services.admin.access import list_audit_events, list_permissions
 from penstock.services.admin.changes import (
     dead_letter_message,
@@ -25,6 +26,7 @@ from penstock.services.admin.changes import (
 from penstock.services.admin.messages import get_message, get_message_history, list_messages
 from penstock.services.admin.metrics import get_queue_metrics, list_queue_metrics
 from penstock.services.admin.openapi import get_open_api
+from penstock.services.admin.outbox import clear_outbox, delete_outbox_entry, list_outbox
 from penstock.services.admin.queues import get_queue, list_queues
 from penstock.services.admin.resources import all_queues, queue_in_path, the_server
 from penstock.services.admin.scaling import get_scaling
@@ -37,11 +39,19 @@ from penstock.services.admin.testing import (
     get_test_clock,
     reset_test_clock,
 )
+from penstock.services.admin.topics import (
+    all_topics,
+    filter_to_test,
+    list_topics,
+    list_waiting_deliveries,
+    test_filter_policy,
+)
 from penstock.wire.service import Action, AuditRule, FindResource, Handler
 
 _QUEUE, _QUEUES = "/admin/v1/queues/{queue}", "/admin/v1/queues"
 _MESSAGES, _MESSAGE = f"{_QUEUE}/messages", f"{_QUEUE}/messages/{{id}}"
 _TASKS = f"{_QUEUE}/tasks"
+_TOPICS, _OUTBOX = "/admin/v1/topics", "/admin/v1/outbox"
 _TEST_CLOCK = "/admin/v1/test/clock"
 _ABOUT_QUEUE = ("queue", "account")
 _ABOUT_MESSAGE = (*_ABOUT_QUEUE, "id")
@@ -128,6 +138,24 @@ _ROWS = (
     ),
     _look("GetTask", f"GET {_TASKS}/{{id}}", st.AboutTask, st.Task, get_task, members=_ABOUT_MESSAGE),
     _change("CancelTask", f"DELETE {_TASKS}/{{id}}", st.AboutTask, st.Task, cancel_task),
+    _look("ListTopics", f"GET {_TOPICS}", tt.TopicsRequest, tt.TopicsResult, list_topics, all_topics, ("prefix",)),
+    _look(
+        "ListWaitingDeliveries", f"GET {_TOPICS}/deliveries", tt.DeliveriesRequest, tt.DeliveriesResult,
+        list_waiting_deliveries, all_topics, ("topic",), is_large=True,
+    ),
+    _look(
+        "TestFilterPolicy", f"POST {_TOPICS}/test-filter", tt.TestFilterRequest, tt.TestFilterResult,
+        test_filter_policy, filter_to_test, ("subscription",),
+    ),
+    _look(
+        "ListOutbox", f"GET {_OUTBOX}", tt.OutboxRequest, tt.OutboxResult, list_outbox, all_topics, (),
+        is_large=True,
+    ),
+    _change(
+        "DeleteOutboxEntry", f"DELETE {_OUTBOX}/{{id}}", tt.AboutOutboxEntry, None, delete_outbox_entry, all_topics,
+        ("id",),
+    ),
+    _change("ClearOutbox", f"DELETE {_OUTBOX}", st.Nothing, tt.ClearOutboxResult, clear_outbox, all_topics, ()),
     _look("GetStatus", "GET /admin/v1/status", st.Nothing, st.StatusResult, get_status, the_server, ()),
     _look(
         "ListInternalQueues", "GET /admin/v1/internal-queues", st.ListInternalQueuesRequest,

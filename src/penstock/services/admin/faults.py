@@ -31,6 +31,8 @@ STATUS = {
     "QueueDoesNotExist": 404,
     "MessageDoesNotExist": 404,
     "TaskDoesNotExist": 404,
+    "SubscriptionDoesNotExist": 404,
+    "OutboxEntryDoesNotExist": 404,
     "MessageInFlight": 409,
     "VersionMismatch": 409,
     "ReceiptHandleExpired": 409,

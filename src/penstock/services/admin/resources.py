@@ -24,6 +24,7 @@ from penstock.wire.service import Action, Call
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker
     from penstock.broker.live_queue import LiveQueue
+    from penstock.publishing.publishing import Publishing
     from penstock.queues.messages import Attribute, Counts
     from penstock.queues.settings import QueueRecord
     from penstock.services.admin.server import ServerControl
@@ -44,6 +45,7 @@ class Admin(msgspec.Struct, frozen=True):
     """What the handlers need."""
 
     broker: Broker
+    publishing: Publishing
     actions: Mapping[str, Action]  # the rows, for handlers that need further permissions
     sqs: SqsTexts
     server: ServerControl

@@ -1,0 +1,322 @@
+"""``penstock topic subscribe``, ``unsubscribe``, ``confirm``, ``set-subscription`` and ``replay``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import click
+
+from penstock.cli.arguments import QUEUE, SUBSCRIBER, TOPIC, read_pairs, topic_argument, yes_option
+from penstock.cli.failure import Failure
+from penstock.cli.queues.facts import queue_arn
+from penstock.cli.target import Target, with_target
+from penstock.cli.topics.facts import (
+    about_topic,
+    endpoint_of,
+    shown_endpoint,
+    subscription_arn,
+    subscription_facts,
+    topic_arn,
+    unsubscribe_signed,
+)
+from penstock.client.api import Json
+from penstock.client.queue_names import queue_name
+from penstock.client.topic_names import Subscriber, topic_name
+from penstock.client.topic_policies import with_topic
+from penstock.clock import real_utc
+from penstock.quantities import SECONDS, parse_quantity
+
+SCOPES = {"attributes": "MessageAttributes", "body": "MessageBody"}
+_OPTIONS = (
+    click.option("--filter", metavar="JSON", help="Filter policy, or @FILE: which messages are delivered."),
+    click.option("--filter-scope", type=click.Choice(list(SCOPES)), help="What the filter looks at."),
+    click.option("--raw/--no-raw", default=None, help="Deliver the message itself, without an envelope."),
+    click.option("--dlq", type=QUEUE, metavar="QUEUE", help="Queue for messages that cannot be delivered."),
+    click.option(
+        "--delivery-policy", metavar="JSON", help="How deliveries to a URL are retried, or @FILE."
+    ),
+    click.option("--attribute", "-a", multiple=True, metavar="NAME=VALUE", help="Any attribute of SNS."),
+)  # fmt: skip
+
+
+def _with_attributes(function: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+_ALLOW = click.option(
+    "--allow", is_flag=True, help="Also allow the topic to send to the queue, in the policy of the queue."
+)
+_ENDPOINT = click.argument("endpoint", type=SUBSCRIBER, metavar="ENDPOINT")
+_ENDPOINT_OPTIONAL = click.argument("endpoint", type=SUBSCRIBER, metavar="[ENDPOINT]", required=False)
+
+
+@click.command("subscribe")
+@topic_argument
+@_ENDPOINT
+@_with_attributes
+@_ALLOW
+@click.option("--email-json", is_flag=True, help="Send emails with the JSON envelope.")
+@with_target
+def subscribe(
+    target: Target, topic: str, endpoint: Subscriber, allow: bool, email_json: bool, **flags: Any
+) -> None:
+    """Subscribe a queue, a URL or an address to a topic, and print the ARN of the subscription.
+
+    ENDPOINT is queue:NAME, a URL, mailto:ADDRESS, sms:NUMBER or an ARN. URLs and addresses get a link with which
+    their owner confirms the subscription; until then it is pending. On a server with credentials the policy of a
+    queue has to allow the topic to send, and that of its dead-letter queue: --allow adds a statement.
+
+    \b
+    Examples:
+      penstock topic subscribe orders queue:billing --raw --allow
+      penstock topic subscribe orders queue:vip --filter '{"total": [{"numeric": [">", 1000]}]}' --filter-scope body
+      penstock topic subscribe orders https://example.com/orders --dlq orders-undelivered
+      penstock topic subscribe alerts mailto:oncall@example.com
+    """
+    if email_json:
+        if endpoint.protocol != "email":
+            raise click.UsageError("--email-json is for an endpoint mailto:ADDRESS")
+        endpoint = endpoint._replace(protocol="email-json")
+    attributes = _attributes(target, flags)
+    address = endpoint_of(target, endpoint)
+    arn = topic_arn(target, topic)
+    queues = [address] if endpoint.protocol == "sqs" else []
+    queues += [queue_arn(target, flags["dlq"])] if flags["dlq"] else []
+    if allow:
+        if not queues:
+            raise click.UsageError("--allow is for queues: there is none")
+        about_topic(target, "GetTopicAttributes", topic, arn)
+        for queue in queues:
+            _allow(target, queue, arn)
+    subscription = about_topic(
+        target, "Subscribe", topic, arn,
+        Protocol=endpoint.protocol, Endpoint=address, Attributes=attributes or None, ReturnSubscriptionArn=True,
+    )["SubscriptionArn"]  # fmt: skip
+    is_pending = subscription_facts(target, subscription).get("PendingConfirmation") == "true"
+    target.out.result(subscription, arn=subscription, topic=arn, endpoint=address, pending=is_pending)
+    if is_pending:
+        target.out.note("pending: the endpoint gets a link that confirms it")
+    if not allow and target.endpoint.has_keys:
+        _hint(target, arn, endpoint, queues)
+
+
+def _attributes(target: Target, flags: Json) -> dict[str, str]:
+    """Returns the attributes by their names in SNS."""
+    found: dict[str, str] = {}
+    if flags["raw"] is not None:
+        found["RawMessageDelivery"] = "true" if flags["raw"] else "false"
+    # SNS: the scope comes first, because it decides what the policy may be.
+    if flags["filter_scope"] is not None:
+        found["FilterPolicyScope"] = SCOPES[flags["filter_scope"]]
+    if flags["filter"] is not None:
+        found["FilterPolicy"] = text_or_file(flags["filter"])
+    if flags["dlq"] is not None:
+        found["RedrivePolicy"] = json.dumps({"deadLetterTargetArn": queue_arn(target, flags["dlq"])})
+    if flags["delivery_policy"] is not None:
+        found["DeliveryPolicy"] = text_or_file(flags["delivery_policy"])
+    return found | read_pairs(flags["attribute"], "--attribute")
+
+
+def text_or_file(given: str) -> str:
+    """Reads a text that is given itself, or as @FILE."""
+    if not given.startswith("@"):
+        return given
+    return Path(given[1:]).read_text(encoding="utf-8").strip()
+
+
+def _policy_with_topic(target: Target, queue: str, topic: str) -> str | None:
+    """The policy that a queue needs so that the topic may send to it; None if it has one."""
+    url = target.queue_url(queue)
+    answer = target.sqs("GetQueueAttributes", QueueUrl=url, AttributeNames=["Policy"])
+    try:
+        return with_topic((answer.get("Attributes") or {}).get("Policy", ""), queue, topic)
+    except ValueError:
+        raise Failure(f"the policy of {queue_name(queue)} cannot be read: change it yourself") from None
+
+
+def _allow(target: Target, queue: str, topic: str) -> None:
+    policy = _policy_with_topic(target, queue, topic)
+    if policy is not None:
+        target.sqs("SetQueueAttributes", QueueUrl=target.queue_url(queue), Attributes={"Policy": policy})
+        target.out.note(f"{queue_name(queue)} allows {topic_name(topic)} to send to it")
+
+
+def _hint(target: Target, topic: str, endpoint: Subscriber, queues: list[str]) -> None:
+    """Says what a server with credentials needs. Whether this one checks policies is not known here."""
+    missing = [queue_name(queue) for queue in queues if not _allows(target, queue, topic)]
+    if missing:
+        again = f"penstock topic subscribe {topic_name(topic)} {shown_endpoint(*endpoint)} --allow"
+        target.out.note(
+            f"the policy of {' and '.join(missing)} has no statement for this topic, which a server with credentials"
+            f" needs: {again}"
+        )
+
+
+def _allows(target: Target, queue: str, topic: str) -> bool:
+    """Whether a statement of the queue's policy names the service or everyone. Its conditions are not evaluated."""
+    answer = target.sqs("GetQueueAttributes", QueueUrl=target.queue_url(queue), AttributeNames=["Policy"])
+    policy = (answer.get("Attributes") or {}).get("Policy", "")
+    return "sns.amazonaws.com" in policy or '"*"' in policy or topic in policy
+
+
+@click.command("unsubscribe")
+@click.argument("topic", type=TOPIC, metavar="TOPIC|SUBSCRIPTION")
+@_ENDPOINT_OPTIONAL
+@yes_option
+@with_target
+def unsubscribe(target: Target, topic: str, endpoint: Subscriber | None, yes: bool) -> None:
+    """End a subscription: give a topic and an endpoint, or the ARN of the subscription.
+
+    \b
+    Examples:
+      penstock topic unsubscribe orders queue:billing
+      penstock topic unsubscribe arn:aws:sns:us-east-1:000000000000:orders:b1a7… --yes
+    """
+    arn = subscription_arn(target, topic, endpoint)
+    facts = subscription_facts(target, arn)
+    what = f"{shown_endpoint(facts['Protocol'], facts['Endpoint'])} from {topic_name(arn)}"
+    target.out.confirm(f"Unsubscribe {what}?", yes)
+    unsubscribe_signed(target, arn)
+    target.out.result(f"unsubscribed {what}", arn=arn, unsubscribed=True)
+
+
+@click.command("confirm")
+@click.argument("topic", type=TOPIC, metavar="TOPIC|URL")
+@click.argument("token", required=False)
+@click.option("--protect", is_flag=True, help="Only an authorized caller can end the subscription.")
+@with_target
+def confirm(target: Target, topic: str, token: str | None, protect: bool) -> None:
+    """Confirm a subscription with the token, or with the SubscribeURL, that its endpoint was sent.
+
+    \b
+    Examples:
+      penstock topic confirm orders 2336412f37fb687f5d51…
+      penstock topic confirm 'http://127.0.0.1:9324/?Action=ConfirmSubscription&TopicArn=…&Token=…'
+    """
+    if "://" in topic:
+        if token is not None:
+            raise click.UsageError("give either a topic and a token, or the URL")
+        given = parse_qs(urlsplit(topic).query)
+        if not ("TopicArn" in given and "Token" in given):
+            raise Failure("this is not a SubscribeURL: it has no TopicArn or no Token")
+        topic, token = given["TopicArn"][0], given["Token"][0]
+    elif token is None:
+        raise click.UsageError("the token is missing: give TOPIC and TOKEN, or the SubscribeURL")
+    authenticate = "true" if protect else None
+    answer = about_topic(
+        target, "ConfirmSubscription", topic, Token=token, AuthenticateOnUnsubscribe=authenticate
+    )
+    arn = answer["SubscriptionArn"]
+    target.out.result(arn, arn=arn, confirmed=True)
+
+
+@click.command("set-subscription")
+@click.argument("topic", type=TOPIC, metavar="TOPIC|SUBSCRIPTION")
+@_ENDPOINT_OPTIONAL
+@_with_attributes
+@click.option("--no-filter", is_flag=True, help="Deliver all messages.")
+@click.option("--no-dlq", is_flag=True, help="Drop messages that cannot be delivered.")
+@with_target
+def set_subscription(
+    target: Target, topic: str, endpoint: Subscriber | None, no_filter: bool, no_dlq: bool, **flags: Any
+) -> None:
+    """Change the attributes of a subscription: filter, form, dead-letter queue, delivery policy.
+
+    Give a topic and an endpoint, or the ARN of the subscription. What is not given stays as it is.
+
+    \b
+    Examples:
+      penstock topic set-subscription orders queue:billing --filter '{"kind": ["invoice", "refund"]}'
+      penstock topic set-subscription orders queue:billing --no-filter --raw
+      penstock topic set-subscription orders https://example.com/orders --dlq orders-undelivered
+    """
+    for flag, clears in (("filter", no_filter), ("dlq", no_dlq)):
+        if clears and flags[flag] is not None:
+            raise click.UsageError(f"--no-{flag} does not go with --{flag}")
+    attributes: dict[str, str | None] = {**_attributes(target, flags)}
+    attributes |= {"FilterPolicy": "{}"} if no_filter else {}
+    attributes |= {"RedrivePolicy": None} if no_dlq else {}  # SNS: it is removed by leaving out its value
+    if not attributes:
+        raise click.UsageError("nothing to change: give an attribute")
+    arn = subscription_arn(target, topic, endpoint)
+    subscription_facts(target, arn)
+    for name, value in attributes.items():
+        target.sns("SetSubscriptionAttributes", SubscriptionArn=arn, AttributeName=name, AttributeValue=value)
+    if target.out.as_json:
+        target.out.json({"arn": arn, "attributes": attributes})
+    else:
+        target.out.facts(
+            [(name, "removed" if value in (None, "{}") else value) for name, value in attributes.items()]
+        )
+
+
+@click.command("replay")
+@click.argument("topic", type=TOPIC, metavar="TOPIC|SUBSCRIPTION")
+@_ENDPOINT_OPTIONAL
+@click.option(
+    "--since", metavar="TIME", help="From this time on: 2026-01-31T12:00Z, or an age such as 15m, 2h."
+)
+@click.option("--until", metavar="TIME", help="Up to this time.")
+@click.option("--stop", is_flag=True, help="End a replay.")
+@with_target
+def replay(
+    target: Target, topic: str, endpoint: Subscriber | None, since: str | None, until: str | None, stop: bool
+) -> None:
+    """Deliver archived messages of a FIFO topic again, to one subscription; or show how far that is.
+
+    The topic needs an archive: "penstock topic set TOPIC --archive DAYS". What --since names before its begin is left
+    out. Times without a zone are in UTC.
+
+    \b
+    Examples:
+      penstock topic replay payments.fifo queue:ledger.fifo --since 2h
+      penstock topic replay payments.fifo queue:ledger.fifo --since 2026-01-31T12:00Z --until 2026-01-31T13:00Z
+      penstock topic replay payments.fifo queue:ledger.fifo
+      penstock topic replay payments.fifo queue:ledger.fifo --stop
+    """
+    if stop and (since or until):
+        raise click.UsageError("--stop does not go with --since or --until")
+    if until and not since:
+        raise click.UsageError("--until needs --since")
+    start = _time("--since", since) if since else None
+    end = _time("--until", until) if until else None
+    arn = subscription_arn(target, topic, endpoint)
+    policy = None
+    if start is not None:
+        start = max(start, _archive_begin(target, arn))
+        policy = {"PointType": "Timestamp", "StartingPoint": start} | ({"EndingPoint": end} if end else {})
+    if stop or policy:
+        target.sns(
+            "SetSubscriptionAttributes", SubscriptionArn=arn, AttributeName="ReplayPolicy",
+            AttributeValue=json.dumps(policy or {}),
+        )  # fmt: skip
+    facts = subscription_facts(target, arn)
+    status = facts.get("ReplayStatus") or "none"
+    target.out.result(f"replay: {status}", arn=arn, status=status, policy=facts.get("ReplayPolicy"))
+
+
+def _archive_begin(target: Target, subscription: str) -> str:
+    """SNS refuses an earlier time. An empty text: the topic has no archive, which SNS says itself."""
+    answer = target.sns("GetTopicAttributes", TopicArn=subscription.rpartition(":")[0])
+    return str((answer.get("Attributes") or {}).get("BeginningArchiveTime", ""))
+
+
+def _time(flag: str, text: str) -> str:
+    try:
+        at = real_utc() - timedelta(seconds=parse_quantity(text, SECONDS))
+    except (ValueError, OverflowError):
+        try:
+            at = datetime.fromisoformat(text)
+        except ValueError:
+            raise Failure(
+                f'invalid value "{text}" for {flag}: expected a time such as 2026-01-31T12:00Z or 15m'
+            ) from None
+    at = at if at.tzinfo else at.replace(tzinfo=UTC)
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
