@@ -7,8 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.errors import NotOwned
-from penstock.limits import MINUTE, SECOND
+from penstock.broker.handover import SentFor
+from penstock.broker.live_queue import LiveQueue
+from penstock.errors import NotOwned, QuotaReached
+from penstock.limits import HOUR, MINUTE, SECOND
 from penstock.publishing.errors import TopicMissing
 from penstock.queues.messages import Attribute
 from penstock.topics.records import State
@@ -171,6 +173,54 @@ def test_the_policy_of_a_queue_is_asked_wherever_the_queue_is() -> None:
         assert world.metrics(topic)["NumberOfNotificationsFailed"] == len(queues)
 
 
+@pytest.mark.parametrize("where", ["here", "elsewhere"])
+def test_a_full_queue_is_tried_again_with_pauses_wherever_it_is(where: str) -> None:
+    tries: list[int] = []
+
+    def may_deliver(queue: LiveQueue, sent_for: SentFor) -> bool:
+        tries.append(world.clock.now_ms())
+        if is_full:
+            raise QuotaReached("messages", 0)
+        return True
+
+    with PublishingWorld(may_deliver=may_deliver) as world:
+        topic, is_full = world.topic(), True
+        short = world.name("full", (topic.home.shard(world.shards) + (where == "elsewhere")) % world.shards)
+        world.create(short)
+        world.subscribe(topic, short)
+        world.publish(topic, "x")
+        world.advance(HOUR)
+        # SNS: three tries at once, two a second apart, ten with growing pauses, then one every twenty seconds.
+        assert tries[4] - tries[0] < SECOND <= tries[5] - tries[4]
+        assert 18 * SECOND < tries[-1] - tries[-2] < 21 * SECOND
+        assert 170 < len(tries) < 200
+        is_full = False
+        world.advance(21 * SECOND)
+        assert world.texts(short) == ["x"]
+
+
+@pytest.mark.parametrize("where", ["here", "elsewhere"])
+def test_a_full_dead_letter_queue_is_tried_again_until_the_message_is_lost(where: str) -> None:
+    tries: list[int] = []
+
+    def may_deliver(queue: LiveQueue, sent_for: SentFor) -> bool:
+        tries.append(world.clock.now_ms())
+        raise QuotaReached("messages", 0)
+
+    with PublishingWorld(may_deliver=may_deliver) as world:
+        topic = world.topic()
+        dead = world.name("dead", (topic.home.shard(world.shards) + (where == "elsewhere")) % world.shards)
+        world.create(dead)
+        policy = json.dumps({"deadLetterTargetArn": name_of(dead).arn})
+        subscription = world.subscribe(topic, "missing", RedrivePolicy=policy)
+        world.publish(topic, "x")
+        world.advance(HOUR)
+        assert len(tries) == 60
+        assert tries[-1] - tries[-2] > 19 * SECOND
+        failure = world.topics(topic).publisher.undelivered.failure(subscription.name.arn)
+        assert failure is not None and failure.went_to == ""
+
+
 def test_a_refused_commit_publishes_nothing(world: PublishingWorld) -> None:
     topic, queues = world.topic(), world.queues()
     for short in queues:
@@ -226,3 +276,13 @@ def test_a_shard_that_was_given_back_publishes_nothing(world: PublishingWorld) -
         world.topics(topic)
     with pytest.raises(NotOwned):
         world.do(topics.publish(topics.find(topic), [publication("x")], "http://x"))
+
+
+def test_clearing_an_account_deletes_its_topics(world: PublishingWorld) -> None:
+    topic, (short, *_) = world.topic(), world.queues()
+    subscription = world.subscribe(topic, short)
+    world.do(world.broker.clear("111111111111"))
+    assert world.topics(topic).get(topic) is not None
+    world.do(world.broker.clear(topic.account))
+    assert world.topics(topic).get(topic) is None
+    assert world.topics(topic).get_subscription(subscription.name) is None

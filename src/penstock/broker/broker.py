@@ -308,12 +308,13 @@ class Broker:
 
     async def clear(self, account: str) -> int:
         """Delete all queues of an account, and let their names be used again at once. Returns how many there were.
-        It is for tests, in a process that owns all shards."""
+        What services keep for the account goes, too. It is for tests, in a process that owns all shards."""
         queues = [queue for queue in self.queues() if queue.name.account == account]
         for queue in queues:
             self.partition_of(queue).delete(queue)
         for partition in self._partitions.values():
             partition.catalogue.end_cooldowns_of(account)
+            partition.parts.clear(account)
         await self.settled()
         return len(queues)
 

@@ -53,6 +53,9 @@ class Part:
     def queue_purged(self, queue: LiveQueue) -> None:
         """The open commit voids all messages of this queue."""
 
+    def clear(self, account: str) -> None:
+        """Delete what clients of an account have made, with the open commit. It is for tests."""
+
 
 class PartList(Part):
     """Several parts, in the order in which they start."""
@@ -115,3 +118,7 @@ class PartList(Part):
     def queue_purged(self, queue: LiveQueue) -> None:
         for part in self._parts:
             part.queue_purged(queue)
+
+    def clear(self, account: str) -> None:
+        for part in self._parts:
+            part.clear(account)

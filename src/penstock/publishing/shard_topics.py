@@ -239,6 +239,10 @@ class ShardTopics(Part):
         self._compiled.pop(name, None)
         self.queues.delete(name)
 
+    def clear(self, account: str) -> None:
+        for name in [topic.name for _, topic in self._topics if topic.name.account == account]:
+            self.delete_topic(name)
+
     def put_subscription(self, subscription: Subscription) -> None:
         """The attributes of the subscription are valid."""
         self._check()

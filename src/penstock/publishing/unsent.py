@@ -101,6 +101,9 @@ class Unsent(Part):
             self._remove(key)
         return len(keys)
 
+    def clear(self, account: str) -> None:
+        self.delete(account, None)
+
     def list(self, account: str | None, before: str, most: int) -> list[UnsentMessage]:
         """The latest messages before an id (empty: the latest of all), the latest first."""
         ids = (
