@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from penstock import client as package
-from penstock.client import Client, LargePayloads, Producer, Retries
+from penstock.client import Client, LargePayloads, Producer, Publisher, Retries
 from penstock.client.actions import Actions
 from penstock.client.consumer.retry import Exponential
 from support.fake_s3 import FakeS3
@@ -23,7 +23,7 @@ from support.process import ServerProcess
 
 FOLDER = Path(__file__).parent.parent.parent / "docs"
 PAGES = {name: (FOLDER / f"{name}.md").read_text()
-         for name in ("client", "producer", "request-response", "large-payloads")}  # fmt: skip
+         for name in ("client", "producer", "publisher", "request-response", "large-payloads")}  # fmt: skip
 _EXAMPLE = re.compile(r"```python\n(.*?)```\n\n```text\n(.*?)```", re.DOTALL)
 EXAMPLES = [
     pytest.param(*example, id=f"{name}-{place}")
@@ -78,7 +78,9 @@ def test_settings_have_their_defaults() -> None:
     assert {name: ast.literal_eval(default) for name, default in fields.items()} == Retries()._asdict()
 
 
-@pytest.mark.parametrize(("page", "kind"), [("producer", Producer), ("large-payloads", LargePayloads)])
+@pytest.mark.parametrize(
+    ("page", "kind"), [("producer", Producer), ("publisher", Publisher), ("large-payloads", LargePayloads)]
+)
 def test_settings_of_other_pages_have_their_defaults(page: str, kind: type) -> None:
     documented = {name.strip("`"): default.strip("`") for name, default, _ in rows("Settings", page)[1:]}
     parameters = inspect.signature(kind).parameters.values()

@@ -48,8 +48,8 @@ def test_an_example_in_python_runs(example: str, tmp_path: Path) -> None:
 
 
 def test_every_kind_of_example_is_there() -> None:
-    kinds = ("(penstock, ", "unittest", "asyncio.run")
-    assert [sum(kind in each for each in PYTHON) for kind in kinds] == [4, 1, 2]
+    kinds = ("(penstock", "unittest", "asyncio.run")
+    assert [sum(kind in each for each in PYTHON) for kind in kinds] == [6, 1, 2]
 
 
 def test_a_failure_looks_as_on_the_page() -> None:
@@ -66,6 +66,16 @@ def test_a_failure_looks_as_on_the_page() -> None:
     assert f"AssertionError: {error.value}\n" in blocks(PAGE, "")[0]
 
 
+def test_a_failure_of_a_topic_looks_as_on_the_page() -> None:
+    with Broker() as broker:
+        topic = broker.topic("orders")
+        topic.subscribe("kitchen", filter_policy={"drink": ["latte"]})
+        topic.publish("one water", attributes={"drink": "water"})
+        with pytest.raises(AssertionError) as error:
+            broker.assert_delivered("orders", "kitchen")
+    assert f"AssertionError: {error.value}\n" == blocks(PAGE, "")[1]
+
+
 def names_of(table_after: str) -> set[str]:
     table = TEXT.partition(table_after)[2].split("\n\n")[1]
     return {name for row in table.splitlines()[2:] for name in re.findall(r"`([\w.]+)", row.split("|")[1])}
@@ -74,6 +84,8 @@ def names_of(table_after: str) -> set[str]:
 def test_the_tables_name_what_exists() -> None:
     broker = Broker()
     for name in names_of("## Assertions"):
+        assert hasattr(broker, name), name
+    for name in names_of("Assertions know what any client published"):
         assert hasattr(broker, name), name
     for name in names_of("## The clock"):
         assert hasattr(type(broker.clock), name.removeprefix("clock.")), name

@@ -1,4 +1,4 @@
-"""A client of SQS and of the admin API, for Penstock and for Amazon SQS.
+"""A client of SQS, SNS and the admin API, for Penstock and for Amazon SQS.
 
 Names are imported when they are first used, so that commands start without what they do not need.
 """
@@ -40,22 +40,28 @@ if TYPE_CHECKING:
     from penstock.client.credentials import ProfileError as ProfileError
     from penstock.client.credentials import SigningKeys as SigningKeys
     from penstock.client.endpoint import EndpointError as EndpointError
+    from penstock.client.envelopes import Envelope as Envelope
+    from penstock.client.envelopes import read_envelope as read_envelope
     from penstock.client.errors import ApiError as ApiError
     from penstock.client.errors import ChecksumMismatch as ChecksumMismatch
     from penstock.client.errors import Forbidden as Forbidden
     from penstock.client.errors import InvalidReceiptHandle as InvalidReceiptHandle
     from penstock.client.errors import QueueDoesNotExist as QueueDoesNotExist
     from penstock.client.errors import Throttled as Throttled
+    from penstock.client.errors import TopicDoesNotExist as TopicDoesNotExist
     from penstock.client.errors import Unavailable as Unavailable
     from penstock.client.large_payloads import LargePayloads as LargePayloads
     from penstock.client.payload_stores import DirectoryStore as DirectoryStore
     from penstock.client.payload_stores import PayloadError as PayloadError
     from penstock.client.payload_stores import S3Store as S3Store
     from penstock.client.producer import Producer as Producer
+    from penstock.client.publisher import Publisher as Publisher
     from penstock.client.request_response import RequestRefused as RequestRefused
     from penstock.client.request_response import RequestSender as RequestSender
     from penstock.client.request_response import Responder as Responder
     from penstock.client.retries import Retries as Retries
+    from penstock.client.signatures import SignatureInvalid as SignatureInvalid
+    from penstock.client.signatures import SignatureVerifier as SignatureVerifier
     from penstock.client.structs import AttributeValue as AttributeValue
     from penstock.client.structs import BatchResult as BatchResult
     from penstock.client.structs import DeleteEntry as DeleteEntry
@@ -64,6 +70,7 @@ if TYPE_CHECKING:
     from penstock.client.structs import Message as Message
     from penstock.client.structs import MessageAttribute as MessageAttribute
     from penstock.client.structs import MoveTask as MoveTask
+    from penstock.client.structs import Notification as Notification
     from penstock.client.structs import QueuePage as QueuePage
     from penstock.client.structs import SendEntry as SendEntry
     from penstock.client.structs import SentEntry as SentEntry
@@ -71,6 +78,18 @@ if TYPE_CHECKING:
     from penstock.client.structs import VisibilityEntry as VisibilityEntry
     from penstock.client.sync import SyncClient as SyncClient
     from penstock.client.sync_producer import SyncProducer as SyncProducer
+    from penstock.client.sync_publisher import SyncPublisher as SyncPublisher
+    from penstock.client.topic_structs import PublishedEntry as PublishedEntry
+    from penstock.client.topic_structs import PublishedMessage as PublishedMessage
+    from penstock.client.topic_structs import PublishEntry as PublishEntry
+    from penstock.client.topic_structs import Subscription as Subscription
+    from penstock.client.topic_structs import SubscriptionPage as SubscriptionPage
+    from penstock.client.topic_structs import TopicPage as TopicPage
+    from penstock.client.webhooks import Webhook as Webhook
+    from penstock.client.webhooks import WebhookKind as WebhookKind
+    from penstock.client.webhooks import confirm_subscription as confirm_subscription
+    from penstock.client.webhooks import parse_webhook as parse_webhook
+    from penstock.client.webhooks import verify_webhook as verify_webhook
 
 _MODULES = {
     "client": ("Client",),
@@ -95,7 +114,7 @@ _MODULES = {
     "endpoint": ("EndpointError",),
     "errors": (
         "ApiError", "ChecksumMismatch", "Forbidden", "InvalidReceiptHandle", "QueueDoesNotExist", "Throttled",
-        "Unavailable",
+        "TopicDoesNotExist", "Unavailable",
     ),
     "large_payloads": ("LargePayloads",),
     "payload_stores": ("DirectoryStore", "PayloadError", "S3Store"),
@@ -103,7 +122,17 @@ _MODULES = {
     "retries": ("Retries",),
     "structs": (
         "AttributeValue", "BatchResult", "DeleteEntry", "DoneEntry", "FailedEntry", "Message", "MessageAttribute",
-        "MoveTask", "QueuePage", "SendEntry", "SentEntry", "SentMessage", "VisibilityEntry",
+        "MoveTask", "Notification", "QueuePage", "SendEntry", "SentEntry", "SentMessage", "VisibilityEntry",
+    ),
+    "envelopes": ("Envelope", "read_envelope",),
+    "publisher": ("Publisher",),
+    "sync_publisher": ("SyncPublisher",),
+    "signatures": ("SignatureInvalid", "SignatureVerifier",),
+    "topic_structs": (
+        "PublishEntry", "PublishedEntry", "PublishedMessage", "Subscription", "SubscriptionPage", "TopicPage",
+    ),
+    "webhooks": (
+        "Webhook", "WebhookKind", "confirm_subscription", "parse_webhook", "verify_webhook",
     ),
 }  # fmt: skip
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}

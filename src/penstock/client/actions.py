@@ -1,4 +1,4 @@
-"""The actions of SQS as typed coroutines, over a session.
+"""The actions of SQS as typed coroutines, over a session; those of SNS are in :mod:`penstock.client.topic_actions`.
 
 Names and parameters are those of boto3 in snake_case, the queue first. A queue is given by its URL or its name.
 """
@@ -43,6 +43,8 @@ from penstock.client.structs import (
     VisibilityEntry,
     to_attribute,
 )
+from penstock.client.topic_actions import TopicActions
+from penstock.client.topic_policies import with_topic
 
 Attributes = Mapping[str, AttributeValue]
 QueueAttributes = Mapping[str, str | int | Mapping[str, Any]]
@@ -52,8 +54,8 @@ _Sent = BatchResult[SentEntry]
 _Done = BatchResult[DoneEntry]
 
 
-class Actions:
-    """The actions of SQS, and calls of the admin API.
+class Actions(TopicActions):
+    """The actions of SQS and SNS, and calls of the admin API.
 
     A queue is given by its URL or its name; the URL of a name is asked for once. Every method raises
     :class:`ApiError` if the server refuses a request, :class:`Unavailable` if there is no answer, and
@@ -61,7 +63,7 @@ class Actions:
     """
 
     def __init__(self, session: Session, payloads: LargePayloads | None = None) -> None:
-        self._session = session
+        super().__init__(session)
         self._calls = SqsCalls(session)
         self._payloads = payloads
 
@@ -590,6 +592,46 @@ class Actions:
         await self._calls.call(
             Nothing, "RemovePermission", QueueUrl=await self._calls.url(queue_url), Label=label
         )
+
+    async def subscribe_queue(
+        self,
+        topic: str,
+        queue_url: str,
+        *,
+        filter_policy: Mapping[str, Any] | None = None,
+        filter_policy_scope: str | None = None,
+        raw_message_delivery: bool = False,
+    ) -> str:
+        """Allow a topic to send to a queue, and subscribe the queue.
+
+            await client.subscribe_queue("orders", "kitchen", filter_policy={"drink": ["latte", "espresso"]})
+
+        The policy of the queue gets a statement for the topic, unless it has one.
+
+        :param topic: The ARN or the name of the topic.
+        :param queue_url: The URL or the name of the queue.
+        :param filter_policy: Which messages the queue gets; None (the default): all.
+        :param filter_policy_scope: ``MessageAttributes`` (the default of SNS) or ``MessageBody``: what the filter
+            looks at. None by default.
+        :param raw_message_delivery: Whether the queue gets the message as it is, without an envelope; False by
+            default.
+        :returns: The ARN of the subscription.
+        :raises TopicDoesNotExist: There is no such topic.
+        :raises QueueDoesNotExist: There is no such queue.
+        :raises ApiError: The server refused a request: the queue is subscribed with other attributes, say.
+        :raises Unavailable: The server did not answer.
+        """
+        topic_arn = await self._topic_arn(topic)
+        found = await self.get_queue_attributes(queue_url, ["QueueArn", "Policy"])
+        policy = with_topic(found.get("Policy", ""), found["QueueArn"], topic_arn)
+        if policy is not None:
+            await self.set_queue_attributes(queue_url, {"Policy": policy})
+        attributes = given_members(
+            RawMessageDelivery=raw_message_delivery or None,
+            FilterPolicy=filter_policy,
+            FilterPolicyScope=filter_policy_scope,
+        )
+        return await self.subscribe(topic_arn, "sqs", found["QueueArn"], attributes=attributes or None)
 
     # -- move tasks --------------------------------------------------------------------------------------------------
 

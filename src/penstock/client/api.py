@@ -1,4 +1,4 @@
-"""The blocking session of commands: actions of SQS by name, the admin API by path, JSON objects in and out.
+"""The blocking session of commands: actions of SQS and SNS by name, the admin API by path, JSON objects in and out.
 
 Programs use :class:`penstock.client.SyncClient`, which has types. This one is for those that start often: it loads
 neither msgspec nor asyncio, and nothing of HTTP before the first request.
@@ -87,6 +87,13 @@ class ApiSession:
     def sqs(self, action: str, **members: Any) -> Json:
         """Perform an action of SQS. Raises ApiError, Unavailable or ProfileError."""
         return read_object(run(self.session.sqs(action, json.dumps(members).encode())))
+
+    def sns(self, action: str, **members: Any) -> Json:
+        """Perform an action of SNS. Lists and texts that are empty are missing in the answer. Raises ApiError,
+        Unavailable or ProfileError."""
+        from penstock.client.query import read_answer
+
+        return read_answer(action, run(self.session.sns(action, members)))
 
     def admin(self, method: str, path: str, query: Json | None = None, body: Json | None = None) -> Json:
         """Call the admin API: ``path`` is below ``/admin/v1``, with its parts already quoted (:func:`quoted`)."""

@@ -17,7 +17,7 @@ CONNECTIONS_MAX = 64
 
 
 class Client(Actions):
-    """A client of Penstock or Amazon SQS, for one event loop and any number of tasks.
+    """A client of Penstock, or of Amazon SQS and SNS, for one event loop and any number of tasks.
 
     Use it as a context manager, or close it:
 

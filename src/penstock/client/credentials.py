@@ -100,7 +100,7 @@ def read_profile(name: str | None = None, environment: Mapping[str, str] = os.en
     section = "default" if chosen == "default" else f"profile {chosen}"
     settings = dict(config.get(section, {}))
     services = config.get(f"services {settings.get('services', '')}", {})
-    for service in ("sqs", "sts"):
+    for service in ("sqs", "sns", "sts"):
         if "endpoint_url" in (nested := _nested(services.get(service, ""))):
             settings[f"{service}_endpoint_url"] = nested["endpoint_url"]
     keys = _read_file(environment.get("AWS_SHARED_CREDENTIALS_FILE"), "credentials")

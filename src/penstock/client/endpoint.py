@@ -19,6 +19,7 @@ LOCAL = "http://127.0.0.1:9324"
 AMAZON = "aws"  # instead of a URL: Amazon SQS in the region
 CONTEXT_VARIABLE = "PENSTOCK_CONTEXT"
 _REGION_OF_AMAZON = "us-east-1"  # if none is named; another server chooses its own
+_SQS_OF_AMAZON = re.compile(r"https://sqs((?:-fips)?\.[a-z0-9-]+)\.(amazonaws\.com(?:\.cn)?)/?")
 _REGION = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 
@@ -46,6 +47,7 @@ class Endpoint(NamedTuple):
     credentials: KeySource | None
     chosen_by: str  # "--endpoint-url", "context prod", "AWS_ENDPOINT_URL", …
     ca_file: str | None = None
+    sns_url: str | None = None  # None: SNS is where SQS is
 
     @property
     def has_keys(self) -> bool:
@@ -100,7 +102,13 @@ def find_endpoint(
     if not _REGION.fullmatch(region):
         raise EndpointError(f'invalid region "{region}": expected a name such as eu-central-1')
     ca_file = (settings.ca_file if settings else None) or environment.get("AWS_CA_BUNDLE")
-    return Endpoint(endpoint_url(found, region), region, credentials, chosen_by, ca_file)
+    sns = None  # a server that a flag or a context names has its topics, too
+    if chosen_by in (variable, "default"):
+        sns = environment.get("AWS_ENDPOINT_URL_SNS")
+    elif chosen_by.startswith("profile "):
+        sns = profile_settings.settings.get("sns_endpoint_url")
+    sns = sns_url(endpoint_url(sns, region)) if sns else None
+    return Endpoint(endpoint_url(found, region), region, credentials, chosen_by, ca_file, sns)
 
 
 def endpoint_url(endpoint: str, region: str) -> str:
@@ -116,6 +124,12 @@ def endpoint_url(endpoint: str, region: str) -> str:
     if not usable:
         raise EndpointError(f'"{endpoint}" is not an endpoint: expected a URL such as {LOCAL}, or "{AMAZON}"')
     return endpoint
+
+
+def sns_url(url: str) -> str:
+    """The URL of SNS where SQS has this one. Penstock serves both at the same URL, Amazon does not."""
+    found = _SQS_OF_AMAZON.fullmatch(url)
+    return url if found is None else f"https://sns{found[1]}.{found[2]}"
 
 
 def contexts_file(environment: Mapping[str, str] = os.environ) -> Path:

@@ -19,6 +19,7 @@ _THROTTLED = frozenset(
         "ProvisionedThroughputExceededException",
         "KmsThrottled",
         "KMS.ThrottlingException",
+        "KMSThrottling",
     }
 )
 _UNKNOWN_KEYS = frozenset(
@@ -66,7 +67,8 @@ class ApiError(Exception):
     @property
     def is_denied(self) -> bool:
         """Whether the caller lacks a permission."""
-        return self.code.startswith("AccessDenied")
+        # SNS: its own code for what other services call AccessDenied.
+        return self.code.startswith("AccessDenied") or self.code == "AuthorizationError"
 
     @property
     def is_unauthenticated(self) -> bool:
@@ -77,6 +79,11 @@ class ApiError(Exception):
     def is_missing_queue(self) -> bool:
         """Whether the queue does not exist. The admin API and the protocols of SQS have different codes for it."""
         return self.code.endswith(("NonExistentQueue", "QueueDoesNotExist"))
+
+    @property
+    def is_missing_topic(self) -> bool:
+        """Whether the topic or the subscription does not exist. SNS has one code for both, and one for their tags."""
+        return self.status == 404 and self.code in ("NotFound", "ResourceNotFound")
 
     @property
     def is_invalid_receipt_handle(self) -> bool:
@@ -97,6 +104,10 @@ class ApiError(Exception):
 
 class QueueDoesNotExist(ApiError):
     """There is no queue of this name or URL, in this region and for these keys."""
+
+
+class TopicDoesNotExist(ApiError):
+    """There is no topic, or no subscription, of this ARN or name."""
 
 
 class Forbidden(ApiError):
@@ -128,6 +139,8 @@ def api_error(code: str, message: str, status: int, request_id: str) -> ApiError
     plain = ApiError(code, message, status, request_id)
     if plain.is_missing_queue:
         kind: type[ApiError] = QueueDoesNotExist
+    elif plain.is_missing_topic:
+        kind = TopicDoesNotExist
     elif plain.is_throttled:
         kind = Throttled
     elif plain.is_invalid_receipt_handle:

@@ -1,4 +1,4 @@
-"""Limits of SQS that the client and the commands keep to, so that a request is not refused for them."""
+"""Limits of SQS and SNS that the client and the commands keep to, so that a request is not refused for them."""
 
 from __future__ import annotations
 
@@ -13,3 +13,5 @@ WAIT_S_MAX: Final = 20
 """The longest wait of one receive."""
 VISIBILITY_S_MAX: Final = 43_200
 """How long a message can be hidden from its receive on."""
+PUBLISHED_BYTES_MAX: Final = 262_144
+"""The largest message with its attributes that a topic takes by default, and the largest batch in sum."""

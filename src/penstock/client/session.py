@@ -8,20 +8,25 @@ from __future__ import annotations
 import json
 import logging
 import time
+from functools import cached_property
 from typing import NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
 from penstock.client.credentials import PLACEHOLDER_KEYS, KeySource, SigningKeys
-from penstock.client.endpoint import Endpoint
+from penstock.client.endpoint import Endpoint, sns_url
 from penstock.client.errors import ApiError, Unavailable, api_error
 from penstock.client.http.exchange import Abandoned, Address, ExchangeFailed, HttpResponse, Network, Sink
 from penstock.client.keys import CurrentKeys, sts_url
 from penstock.client.objects import Json, read_json, read_object
+from penstock.client.query import encode_form, error_of
 from penstock.client.retries import Retries, RetryQuota, of_failure, of_refusal
 from penstock.client.signing import RequestTemplate
 
 ADMIN_SERVICE = "penstock"  # in a signature
 _UNSIGNED = ""
+_FEW_TARGETS = ("sqs", "sns")  # others have a target for each request
+_FORM = (("content-type", "application/x-www-form-urlencoded; charset=utf-8"),)
+_SNS_VERSION = "2010-03-31"
 TIMEOUT_S = 30.0
 
 _log = logging.getLogger(__name__)
@@ -51,8 +56,10 @@ class Session:
         *,
         timeout_s: float = TIMEOUT_S,
         retries: Retries | None = None,
+        keys: CurrentKeys | None = None,
     ) -> None:
-        """Raises ValueError for an invalid timeout."""
+        """``keys``: those of another session; None: the ones of the endpoint. Raises ValueError for an invalid
+        timeout."""
         if not timeout_s > 0:
             raise ValueError(f"invalid timeout_s {timeout_s}: expected more than 0")
         self.endpoint = endpoint
@@ -62,7 +69,7 @@ class Session:
         self._timeout_s = timeout_s
         self._settings = retries or Retries()
         self._quota = RetryQuota(self._settings)
-        self._keys = CurrentKeys(endpoint.credentials, network, self._open_sts)
+        self._keys = keys or CurrentKeys(endpoint.credentials, network, self._open_sts)
         self._actions: dict[str, RequestKind] = {}
         self._templates: dict[RequestKind, RequestTemplate] = {}
         # It costs a request to ask, and Amazon is known by its name.
@@ -88,11 +95,29 @@ class Session:
         )
         return answer.body
 
-    async def form(self, service: str, form: bytes) -> bytes:
+    async def form(self, service: str, form: bytes, *, is_idempotent: bool = True) -> bytes:
         """The answer to an action in the Query protocol."""
-        headers = (("content-type", "application/x-www-form-urlencoded; charset=utf-8"),)
-        answer = await self._call(RequestKind("POST", "/", headers, service, True), form, self._timeout_s)
-        return answer.body
+        kind = RequestKind("POST", "/", _FORM, service, False)
+        return (await self._call(kind, form, self._timeout_s, is_idempotent=is_idempotent)).body
+
+    async def sns(self, action: str, members: Json, *, is_idempotent: bool | None = None) -> bytes:
+        """The answer to an action of SNS. ``is_idempotent``: None: all actions are but those that publish. Raises
+        ApiError, Unavailable or ProfileError."""
+        if is_idempotent is None:
+            is_idempotent = not action.startswith("Publish")
+        form = encode_form(action, _SNS_VERSION, members)
+        return await self.topics.form("sns", form, is_idempotent=is_idempotent)
+
+    @cached_property
+    def topics(self) -> Session:
+        """The session with SNS: this one, unless SNS has another URL."""
+        url = self.endpoint.sns_url or sns_url(self.endpoint.url)
+        if url == self.endpoint.url:
+            return self
+        endpoint = self.endpoint._replace(url=url)
+        return Session(
+            endpoint, self.network, timeout_s=self._timeout_s, retries=self._settings, keys=self._keys
+        )
 
     async def admin(
         self,
@@ -178,7 +203,7 @@ class Session:
         if template is None or template.keys is not keys:
             url, region = f"{self._url}{kind.target}", self.endpoint.region
             template = RequestTemplate(kind.method, url, dict(kind.headers), keys, region, kind.service)
-            if kind.service == "sqs":  # others have too many targets
+            if kind.service in _FEW_TARGETS:
                 self._templates[kind] = template
         return template
 
@@ -199,21 +224,10 @@ def _refusal(answer: HttpResponse) -> ApiError:
     try:
         members = read_object(answer.body)
     except Unavailable:
-        members = _of_xml(answer.body)
+        members = error_of(answer.body)
     # SQS: the code of the Query protocol is the one that people know.
     code = answer.header(b"x-amzn-query-error").partition(";")[0]
     code = code or answer.header(b"x-amzn-errortype") or str(members.get("__type", "")).rpartition("#")[2]
     message = members.get("message") or members.get("Message") or answer.body[:200].decode("utf-8", "replace")
     request_id = answer.header(b"x-amzn-requestid")
     return api_error(code or f"HTTP {answer.status}", str(message), answer.status, request_id)
-
-
-def _of_xml(content: bytes) -> Json:
-    """Code and message of an error in the Query protocol."""
-    text = content[:10_000].decode("utf-8", "replace")
-    found = {}
-    for name, tag in (("__type", "Code"), ("message", "Message")):
-        _, opened, rest = text.partition(f"<{tag}>")
-        if opened:
-            found[name] = rest.partition(f"</{tag}>")[0]
-    return found

@@ -5,7 +5,9 @@ Fields have the names of the members of SQS in snake_case.
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -73,6 +75,38 @@ def to_attribute(name: str, value: AttributeValue) -> MessageAttribute:
 # -- messages --------------------------------------------------------------------------------------------------------
 
 
+class Notification(msgspec.Struct, frozen=True, kw_only=True):
+    """A message that came from a topic, as its publisher gave it.
+
+        def handle(message: Message) -> None:
+            if message.notification is not None:
+                print(message.notification.topic_arn, message.notification.attributes.get("table"))
+
+    :param message_id: The id that the topic gave the message. It is the same in all queues.
+    :param topic_arn: The ARN of the topic.
+    :param message: The text.
+    :param published_at: When it was published.
+    :param subject: The subject. None by default.
+    :param attributes: The message attributes by name: texts, numbers, bytes, and lists. Empty by default.
+    :param sequence_number: The number of the message, on a FIFO topic. None by default.
+    :param is_replayed: Whether it comes from the archive of the topic. False by default.
+    """
+
+    message_id: str
+    topic_arn: str
+    message: str
+    published_at: datetime
+    subject: str | None = None
+    attributes: Mapping[str, Any] = {}
+    sequence_number: str | None = None
+    is_replayed: bool = False
+
+    @property
+    def topic(self) -> str:
+        """The name of the topic."""
+        return self.topic_arn.rpartition(":")[2]
+
+
 class Message(SqsMembers):
     """One delivery of a message.
 
@@ -86,6 +120,8 @@ class Message(SqsMembers):
     :param attributes: The system attributes that were asked for. Empty by default.
     :param message_attributes: The message attributes that were asked for. Empty by default.
     :param md5_of_message_attributes: The MD5 of these attributes. None by default.
+    :param notification: What a topic said about the message, where a consumer has opened its envelope. None by
+        default.
     """
 
     message_id: str
@@ -95,6 +131,12 @@ class Message(SqsMembers):
     attributes: dict[str, str] = {}
     message_attributes: dict[str, MessageAttribute] = {}
     md5_of_message_attributes: str | None = None
+    notification: Notification | None = None
+
+    @property
+    def topic(self) -> str | None:
+        """The name of the topic that the message came from; None if no envelope was opened."""
+        return None if self.notification is None else self.notification.topic
 
     @property
     def text_attributes(self) -> dict[str, str]:

@@ -49,7 +49,7 @@ def _blocking_iterator(
 
 
 class SyncClient:
-    """A client of Penstock or Amazon SQS without asyncio, for any number of threads.
+    """A client of Penstock, or of Amazon SQS and SNS, without asyncio, for any number of threads.
 
     Its methods are those of :class:`Client`, and block. Use it as a context manager, or close it:
 
@@ -119,6 +119,25 @@ class SyncClient:
     start_message_move_task = _blocking(Actions.start_message_move_task)
     cancel_message_move_task = _blocking(Actions.cancel_message_move_task)
     list_message_move_tasks = _blocking(Actions.list_message_move_tasks)
+    create_topic = _blocking(Actions.create_topic)
+    delete_topic = _blocking(Actions.delete_topic)
+    list_topics = _blocking(Actions.list_topics)
+    list_topic_pages = _blocking_iterator(Actions.list_topic_pages)
+    get_topic_attributes = _blocking(Actions.get_topic_attributes)
+    set_topic_attributes = _blocking(Actions.set_topic_attributes)
+    subscribe = _blocking(Actions.subscribe)
+    subscribe_queue = _blocking(Actions.subscribe_queue)
+    confirm_subscription = _blocking(Actions.confirm_subscription)
+    unsubscribe = _blocking(Actions.unsubscribe)
+    get_subscription_attributes = _blocking(Actions.get_subscription_attributes)
+    set_subscription_attributes = _blocking(Actions.set_subscription_attributes)
+    list_subscriptions = _blocking(Actions.list_subscriptions)
+    list_subscriptions_by_topic = _blocking(Actions.list_subscriptions_by_topic)
+    publish = _blocking(Actions.publish)
+    publish_batch = _blocking(Actions.publish_batch)
+    tag_topic = _blocking(Actions.tag_topic)
+    untag_topic = _blocking(Actions.untag_topic)
+    list_topic_tags = _blocking(Actions.list_topic_tags)
     is_penstock = _blocking(Actions.is_penstock)
     admin = _blocking(Actions.admin)
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from queue import Queue
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol, Self, TypedDict, Unpack
+from typing import Any, Protocol, Self, TypedDict, Unpack
 
 from penstock.client.backoffs import Backoff
+from penstock.client.batched_sends import REQUESTS_MAX
 from penstock.client.codec import Codec
-from penstock.client.producer import REQUESTS_MAX, Producer, SendOptions
+from penstock.client.producer import Producer, SendOptions
+from penstock.client.sending_thread import SendingThread
 from penstock.client.structs import BatchResult, SendEntry, SentEntry, SentMessage
 from penstock.client.trace_header import trace_attributes
-
-_STEPS_MAX = 100
 
 
 class BlockingBatchSender(Protocol):
@@ -55,17 +53,11 @@ class SyncProducer:
         :param settings: The settings of :class:`Producer`, with the same defaults.
         :raises ValueError: A setting is invalid.
         """
-        self._steps: Queue[_Step | None] = Queue(_STEPS_MAX)  # None: there are no more
-        self._lock = threading.Lock()
-        self._is_closed = False
-        self._is_idle = False
-        self._loop = asyncio.new_event_loop()
-        threads = ThreadPoolExecutor(settings.get("requests_max", REQUESTS_MAX), "penstock-producer")
-        started: Future[None] = Future()
-        work = self._work(started, threads, lambda: Producer(_InThreads(client, threads), queue, **settings))
-        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(work,), daemon=True)
-        self._thread.start()
-        started.result()
+        self._thread: SendingThread[Producer] = SendingThread(
+            lambda threads: Producer(_InThreads(client, threads), queue, **settings),
+            "producer",
+            requests_max=settings.get("requests_max", REQUESTS_MAX),
+        )
 
     def send(self, value: Any, **options: Unpack[SendOptions]) -> SentMessage:
         """Send a message and wait until it is stored.
@@ -95,15 +87,8 @@ class SyncProducer:
         :returns: A future with the result once the message is stored, or with the error.
         :raises RuntimeError: The producer is closed.
         """
-        result: Future[SentMessage] = Future()
         options.setdefault("message_system_attributes", trace_attributes())  # of this thread
-
-        async def submit(producer: Producer) -> None:
-            outcome = await producer.submit(value, **options)
-            outcome.add_done_callback(lambda done: _copy(done, result))
-
-        self._hand_over(_Step(submit, result))
-        return result
+        return self._thread.submit(lambda producer: producer.submit(value, **options))
 
     def flush(self) -> None:
         """Send what was submitted so far without lingering, and wait until each message is stored or has failed.
@@ -114,21 +99,11 @@ class SyncProducer:
 
         :raises RuntimeError: The producer is closed.
         """
-        result: Future[None] = Future()
-
-        async def flush(producer: Producer) -> None:
-            await producer.flush()
-            result.set_result(None)
-
-        self._hand_over(_Step(flush, result))
-        result.result()
+        self._thread.flush()
 
     def close(self) -> None:
         """Refuse further messages, send the rest, and end the thread."""
-        if not self._is_closed:
-            self._hand_over(None)
-        self._thread.join()
-        self._loop.close()
+        self._thread.close()
 
     def __enter__(self) -> Self:
         return self
@@ -137,61 +112,6 @@ class SyncProducer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _hand_over(self, step: _Step | None) -> None:
-        """Waits if too many are on their way."""
-        with self._lock:
-            if self._is_closed:
-                raise RuntimeError("the producer is closed")
-            self._is_closed = step is None
-            self._steps.put(step)
-            if self._is_idle:
-                self._is_idle = False
-                self._loop.call_soon_threadsafe(self._wake.set)
-
-    # -- in the other thread ---------------------------------------------------------------------------------
-
-    async def _work(
-        self, started: Future[None], threads: ThreadPoolExecutor, make: Callable[[], Producer]
-    ) -> None:
-        self._wake = asyncio.Event()
-        with threads:
-            try:
-                made = make()
-                started.set_result(None)
-            except Exception as error:
-                started.set_exception(error)
-                return
-            async with made as producer:
-                while (step := await self._next_step()) is not None:
-                    if not step.result.set_running_or_notify_cancel():
-                        continue
-                    try:
-                        await step.run(producer)
-                    except Exception as error:
-                        step.result.set_exception(error)
-
-    async def _next_step(self) -> _Step | None:
-        while self._steps.empty():
-            self._is_idle = True  # a thread looks at it after it has handed over, so nothing is missed
-            if self._steps.empty():
-                await self._wake.wait()
-            self._wake.clear()
-        return self._steps.get_nowait()
-
-
-class _Step(NamedTuple):
-    run: Callable[[Producer], Awaitable[None]]
-    result: Future[Any]
-
-
-def _copy(done: asyncio.Future[SentMessage], result: Future[SentMessage]) -> None:
-    if done.cancelled():
-        result.set_exception(RuntimeError("the producer is closed"))
-    elif (error := done.exception()) is not None:
-        result.set_exception(error)
-    else:
-        result.set_result(done.result())
 
 
 class _InThreads:

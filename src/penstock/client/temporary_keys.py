@@ -10,12 +10,11 @@ from collections.abc import Mapping
 from datetime import datetime
 from math import inf
 from pathlib import Path
-from urllib.parse import urlencode
-from xml.etree import ElementTree
 
 from penstock.client.credentials import KeysOfRole, KeysOfWebIdentity, ProfileError, SigningKeys
 from penstock.client.errors import Unavailable
 from penstock.client.keys import IssuedKeys
+from penstock.client.query import encode_form, read_xml
 
 _PROGRAM_TIMEOUT_S = 60
 _TOKEN_BYTES_MAX = 64 * 1024
@@ -37,25 +36,21 @@ def assume_role_with_web_identity(role: KeysOfWebIdentity) -> bytes:
 
 def _form(action: str, role: KeysOfRole | KeysOfWebIdentity, members: Mapping[str, str | None]) -> bytes:
     given = {
-        "Action": action,
-        "Version": _STS_VERSION,
         "RoleArn": role.role_arn,
         "RoleSessionName": role.session_name or f"penstock-{os.getpid()}",
         "DurationSeconds": role.duration_s,
         **members,
     }
-    return urlencode({name: value for name, value in given.items() if value is not None}).encode()
+    return encode_form(action, _STS_VERSION, given)
 
 
 def issued(answer: bytes) -> IssuedKeys:
     try:
-        members = {
-            element.tag.rpartition("}")[2]: element.text or ""
-            for element in ElementTree.fromstring(answer).iter()
-        }
+        _, response = read_xml(answer) or ("", {})
+        (members,) = (each["Credentials"] for each in response.values() if "Credentials" in each)
         keys = SigningKeys(members["AccessKeyId"], members["SecretAccessKey"], members["SessionToken"])
         return IssuedKeys(keys, datetime.fromisoformat(members["Expiration"]).timestamp())
-    except (ElementTree.ParseError, KeyError, ValueError):
+    except (AttributeError, KeyError, TypeError, ValueError):
         raise Unavailable("the answer is not that of STS: check AWS_ENDPOINT_URL_STS") from None
 
 

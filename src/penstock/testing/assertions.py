@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from penstock.testing.publications import PublicationSnapshot
 from penstock.testing.snapshots import MessageSnapshot, QueueSnapshot, counted
 
 Body = str | re.Pattern[str] | Callable[[str], bool] | dict[str, Any] | list[Any]
@@ -63,7 +64,7 @@ class QueueAssertions(ABC):
         :raises AssertionError: There are more or fewer, or there is no such queue.
         """
         __tracebackhide__ = True
-        shown, wanted = self.snapshot(queue), _Wanted(body, attributes, group)
+        shown, wanted = self.snapshot(queue), Wanted(body, attributes, group)
         found = wanted.among(shown, lambda message: message.sent)
         _check(len(found), count, "message", f"sent to {shown.name}{wanted}", shown)
         return found
@@ -89,7 +90,7 @@ class QueueAssertions(ABC):
         :raises AssertionError: There are more or fewer receives, or there is no such queue.
         """
         __tracebackhide__ = True
-        shown, wanted = self.snapshot(queue), _Wanted(body, attributes, group)
+        shown, wanted = self.snapshot(queue), Wanted(body, attributes, group)
         found = wanted.among(shown, lambda message: message.received > 0)
         received = sum(message.received for message in found)
         _check(received, times, "receive", f"from {shown.name}{wanted}", shown)
@@ -116,7 +117,7 @@ class QueueAssertions(ABC):
         :raises AssertionError: There are more or fewer, or there is no such queue.
         """
         __tracebackhide__ = True
-        shown, wanted = self.snapshot(queue), _Wanted(body, attributes, group)
+        shown, wanted = self.snapshot(queue), Wanted(body, attributes, group)
         found = wanted.among(shown, lambda message: message.state == "deleted")
         _check(len(found), count, "message", f"deleted from {shown.name}{wanted}", shown)
         return found
@@ -143,7 +144,7 @@ class QueueAssertions(ABC):
             queue.
         """
         __tracebackhide__ = True
-        source, wanted = self.snapshot(queue), _Wanted(body, attributes, group)
+        source, wanted = self.snapshot(queue), Wanted(body, attributes, group)
         if source.dead_letter_queue is None:
             problem = f"{source.name} has no dead-letter queue: its RedrivePolicy is not set"
             raise AssertionError(f"{problem}\n{source}")
@@ -164,7 +165,7 @@ class QueueAssertions(ABC):
         _check(len(shown.present), 0, "message", f"in {shown.name}", shown)
 
 
-class _Wanted:
+class Wanted:
     """Which messages an assertion is about."""
 
     def __init__(self, body: Body | None, attributes: Attributes | None, group: str | None) -> None:
@@ -175,14 +176,14 @@ class _Wanted:
     def among(
         self, shown: QueueSnapshot, condition: Callable[[MessageSnapshot], bool]
     ) -> list[MessageSnapshot]:
-        return [
-            message
-            for message in shown.messages
-            if condition(message)
-            and _has_body(message.body, self._body)
+        return [message for message in shown.messages if condition(message) and self.holds(message)]
+
+    def holds(self, message: MessageSnapshot | PublicationSnapshot) -> bool:
+        return (
+            _has_body(message.body, self._body)
             and self._attributes.items() <= message.attributes.items()
             and self._group in (None, message.group)
-        ]
+        )
 
     def __str__(self) -> str:
         texts = []

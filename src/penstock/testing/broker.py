@@ -14,7 +14,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from penstock.testing.assertions import QueueAssertions
+from penstock.testing.http_subscriber import HttpSubscriber
+from penstock.testing.publications import PublicationSnapshot
 from penstock.testing.snapshots import QueueSnapshot, counted, snapshot_of
+from penstock.testing.topic_assertions import Endpoint, TopicAssertions
+from penstock.testing.topics import FixtureTopic
 
 if TYPE_CHECKING:
     from penstock.broker.live_queue import LiveQueue
@@ -27,13 +31,18 @@ REGION = "us-east-1"
 _FIRST_ACCOUNT = 100_000_000_001
 _SECRET = "penstock"  # any: signatures are not checked
 _LOOK_AGAIN_S = 0.002
+_DELIVERIES_S = 2.0  # a subscriber may wait for the thread that advances the clock
 
 
 class _NoQueue(Exception):
     """The text says which queues there are."""
 
 
-class InProcessBroker(QueueAssertions):
+class _NoTopic(Exception):
+    """The text says which topics there are."""
+
+
+class InProcessBroker(QueueAssertions, TopicAssertions):
     """A broker in a thread of this process, on a port of the loopback interface, with everything in memory.
 
     Start and stop it with a ``with`` block; in coroutines, with ``async with``:
@@ -90,6 +99,7 @@ class InProcessBroker(QueueAssertions):
         :raises RuntimeError: The broker is not running.
         """
         self._server.wait_for(self._server.parts.start_over())
+        self._server.call(self._server.publications.clear)
         self._server.call(self._server.time.reset)
         self._account += 1
 
@@ -138,15 +148,17 @@ class InProcessBroker(QueueAssertions):
         """Variables with which AWS SDKs and ``penstock.client`` find the broker by themselves."""
         return {
             "AWS_ENDPOINT_URL_SQS": self.url,
+            "AWS_ENDPOINT_URL_SNS": self.url,
             "AWS_ACCESS_KEY_ID": self.account,
             "AWS_SECRET_ACCESS_KEY": _SECRET,
             "AWS_REGION": self.region,
             "AWS_DEFAULT_REGION": self.region,
         }
 
-    def boto3_client(self, **options: Any) -> Any:
-        """Make a client of boto3 for SQS.
+    def boto3_client(self, service: str = "sqs", **options: Any) -> Any:
+        """Make a client of boto3.
 
+        :param service: ``sqs`` (the default), ``sns``, or another service of Penstock.
         :param options: More arguments of ``boto3.client``, such as ``config``.
         :returns: The client.
         :raises RuntimeError: The broker is not running, or boto3 is not installed.
@@ -159,7 +171,7 @@ class InProcessBroker(QueueAssertions):
             "aws_access_key_id": self.account,
             "aws_secret_access_key": _SECRET,
         }
-        return self._boto3_session.client("sqs", **given | options)
+        return self._boto3_session.client(service, **given | options)
 
     def client(self) -> SyncClient:
         """Make a client of ``penstock.client`` without asyncio. Close it, or use it in a ``with`` block.
@@ -182,6 +194,91 @@ class InProcessBroker(QueueAssertions):
 
         keys = SigningKeys(self.account, _SECRET)
         return Client(endpoint_url=self.url, region=self.region, credentials=keys)
+
+    def wait_for_deliveries(self, *, timeout: float = 10) -> None:
+        """Wait until no request to a subscriber of a topic is under way, nor about to begin.
+
+        One that failed is tried again later: let time pass for it. ``clock.advance`` waits by itself.
+
+        :param timeout: How many seconds to wait; 10 by default.
+        :raises AssertionError: Some are still under way after that time.
+        """
+        __tracebackhide__ = True
+        if busy := self._still_delivering(timeout):
+            raise AssertionError(f"{counted(busy, 'delivery')} under way after {timeout:g} s")
+
+    def _still_delivering(self, timeout: float) -> int:
+        """How many requests are under way after this time; 0 as soon as there are none."""
+        server = self._server
+        return self._wait(lambda: server.wait_for(server.deliveries()), lambda busy: not busy, timeout)
+
+    # -- topics ----------------------------------------------------------------------------------------------------
+
+    def topic(self, name: str, **attributes: Any) -> FixtureTopic:
+        """Create a topic, or find it if there is one.
+
+            broker.topic("orders").subscribe("kitchen")
+
+        :param name: The name of the topic. One that ends with ``.fifo`` is a FIFO topic.
+        :param attributes: Attributes of SNS, such as ``ContentBasedDeduplication=True``. By default, none.
+        :returns: The topic, to subscribe and to publish.
+        :raises ApiError: The broker refused it.
+        """
+        given = {"FifoTopic": True, **attributes} if name.endswith(".fifo") else attributes
+        with self.client() as client:
+            return FixtureTopic(self, client.create_topic(name, given))
+
+    def http_subscriber(self, *, confirms: bool = True) -> HttpSubscriber:
+        """Make an HTTP server that topics send to, for a ``with`` block.
+
+            with broker.http_subscriber() as subscriber:
+                broker.topic("orders").subscribe(subscriber)
+
+        :param confirms: Whether it confirms subscriptions by itself; True by default.
+        :returns: The server, which is not started yet.
+        """
+        return HttpSubscriber(self.url, confirms=confirms)
+
+    def publications(self, topic: str) -> list[PublicationSnapshot]:
+        """List what was published to a topic, whoever did it.
+
+        :param topic: The name or ARN of the topic.
+        :returns: The messages, oldest first.
+        :raises AssertionError: There is no such topic.
+        """
+        __tracebackhide__ = True
+        try:
+            return self._server.call(lambda: self._publications(topic))
+        except _NoTopic as error:
+            raise AssertionError(str(error)) from None
+
+    def _publications(self, topic: str) -> list[PublicationSnapshot]:
+        """This is called on the loop. Raises _NoTopic."""
+        from penstock.names import Space
+        from penstock.topics.names import TopicName
+
+        server = self._server
+        known = server.publications.of_topic(topic)
+        if not known:
+            name = TopicName.of_arn(topic) or TopicName(self.account, self.region, topic)
+            topics = server.parts.publishing.at(name)
+            if topics.get(name) is None:
+                space = Space(self.account, self.region)
+                names = {arn.rpartition(":")[2] for arn in topics.names(space, "", 100)}
+                there = ", ".join(sorted(names | server.publications.topics())) or "none"
+                raise _NoTopic(f'there is no topic "{topic}"; there are: {there}')
+        return [each.snapshot() for each in known]
+
+    def _endpoint(self, endpoint: Endpoint) -> str:
+        __tracebackhide__ = True
+        if isinstance(endpoint, HttpSubscriber):
+            return endpoint.url
+        try:
+            return self._server.call(lambda: self._find(endpoint).name.arn)
+        except _NoQueue as error:
+            if "://" in endpoint:
+                return endpoint
+            raise AssertionError(str(error)) from None
 
     # -- queues ----------------------------------------------------------------------------------------------------
 
@@ -301,7 +398,8 @@ class BrokerClock:
         """Let time pass.
 
         When this returns, everything has happened that was due by then: messages became visible or expired, delays
-        ended, and receives that waited have their answer.
+        ended, and receives that waited have their answer. Requests to subscribers of topics that are under way have
+        ended before, and those that this begins have ended, too, unless they take more than two seconds.
 
             broker.clock.advance(minutes=5)
 
@@ -312,7 +410,9 @@ class BrokerClock:
         :raises ValueError: The sum is negative or more than 31 days.
         """
         server = self._broker._server
+        self._broker._still_delivering(_DELIVERIES_S)
         server.wait_for(server.time.advance(days=days, hours=hours, minutes=minutes, seconds=seconds))
+        self._broker._still_delivering(_DELIVERIES_S)
 
     @property
     def now(self) -> datetime:

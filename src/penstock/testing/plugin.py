@@ -13,6 +13,7 @@ import pytest
 if TYPE_CHECKING:
     from penstock.client import Client, SyncClient
     from penstock.testing.broker import InProcessBroker
+    from penstock.testing.http_subscriber import HttpSubscriber
 
 
 @pytest.fixture(scope="session")
@@ -42,6 +43,21 @@ def sqs(penstock: InProcessBroker) -> Iterator[Any]:
     client = penstock.boto3_client()
     yield client
     client.close()
+
+
+@pytest.fixture
+def sns(penstock: InProcessBroker) -> Iterator[Any]:
+    """A client of boto3 for SNS, connected with the broker."""
+    client = penstock.boto3_client("sns")
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def http_subscriber(penstock: InProcessBroker) -> Iterator[HttpSubscriber]:
+    """A subscriber that confirms by itself and records what topics send to its URL."""
+    with penstock.http_subscriber() as subscriber:
+        yield subscriber
 
 
 @pytest.fixture

@@ -13,10 +13,12 @@ import uvloop
 
 from penstock.errors import StoreError
 from penstock.promise import outcome, run, start
+from penstock.publishing.shard_topics import ShardTopics
 from penstock.server.compose import EarlyParts, Parts
 from penstock.server.settings.config import Config
 from penstock.testing.controlled_time import ControlledTime
 from penstock.testing.known_messages import KnownMessages
+from penstock.testing.known_publications import KnownPublications
 
 T = TypeVar("T")
 
@@ -43,6 +45,7 @@ class ServerThread:
         self.parts: Parts
         self.time: ControlledTime
         self.known = KnownMessages()
+        self.publications = KnownPublications()
         self.port = 0
         self._thread = threading.Thread(target=self._run, name="penstock-broker", daemon=True)
         self._thread.start()
@@ -141,12 +144,27 @@ class ServerThread:
     async def _load(self, parts: Parts) -> None:
         parts.broker.extend(self.known.follow)
         parts.broker.history.watch(self.known.noted)
+        self.publications.follow(parts.publishing)
         await parts.open_shards(range(parts.site.shards))
         await parts.declare()
         assert parts.controlled_time is not None, "the settings have a test clock"
         self.time = parts.controlled_time
         if self._frozen:
             self.time.freeze(for_good=True)
+
+    async def deliveries(self) -> int:
+        """How many requests to subscribers of topics are under way, or begin now."""
+        partitions = [self.parts.broker.partition(index) for index in self.parts.broker.owned]
+        consumers = [
+            (partition, consumer)
+            for partition in partitions
+            for jobs in partition.part(ShardTopics).deliveries.job_queues
+            for consumer in jobs.consumers
+        ]
+        if consumers:
+            await self.time.advance()  # by nothing: what can be done without waiting is done
+        found = [await consumer.status(partition) for partition, consumer in consumers]
+        return sum(each.running + each.waiting - each.put_off for each in found if each is not None)
 
     def _failed(self, error: StoreError) -> None:
         """Stop the server. This does not happen: a store in memory neither fails nor is taken."""

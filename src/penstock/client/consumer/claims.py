@@ -23,10 +23,11 @@ _TOTAL_S_MAX = VISIBILITY_S_MAX - 5  # requests take time
 class Claim:
     """One received message. Times are seconds of a monotonic clock."""
 
-    __slots__ = ("end_at", "is_lost", "message", "received_at", "renew_at", "until", "wanted_s")
+    __slots__ = ("end_at", "is_lost", "message", "opened", "received_at", "renew_at", "until", "wanted_s")
 
     def __init__(self, message: Any, now: float, until: float, end_at: float, renew_at: float) -> None:
         self.message = message
+        self.opened = message  # as handlers see it
         self.received_at = now
         self.until = until  # visible again, unless it is extended
         self.end_at = end_at  # not extended beyond this

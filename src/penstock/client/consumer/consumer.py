@@ -21,6 +21,7 @@ from penstock.client.consumer.failures import Failures, OnError
 from penstock.client.consumer.giving_up import DeadLetters, FailureReports
 from penstock.client.consumer.handlers import Handler, HandlerFunction, batch_outcomes
 from penstock.client.consumer.middleware import Middleware, call_through
+from penstock.client.consumer.opening import Opener
 from penstock.client.consumer.receiving import Receiver
 from penstock.client.consumer.schedule import (
     Ahead,
@@ -96,6 +97,7 @@ class Consumer:
         :param more: Fields of :class:`ConsumerSettings`, if there are no ``settings``.
         :raises TypeError: The handler cannot be called with a message, or a field does not exist.
         :raises ValueError: A setting is invalid.
+        :raises RuntimeError: Signatures are to be checked, and the package ``cryptography`` is not installed.
         """
         self.queue = queue
         self.settings = settings or ConsumerSettings(**more)
@@ -109,6 +111,7 @@ class Consumer:
         self._middleware = middleware
         self._on_error = on_error
         self._report_failures = report_failures
+        self._opener = Opener(self.settings, client)
         self._receiver = Receiver(client, queue, self.settings)
         self._is_fifo = queue.endswith(".fifo")
         self._calls: dict[Claim, Call] = {}
@@ -349,7 +352,10 @@ class Consumer:
         values = []
         for claim in claims:
             try:
-                values.append(self.handler.decode(claim.message))
+                claim.opened = await self._opener.open(claim.message)
+                if claim.is_lost:
+                    raise Interrupted
+                values.append(self.handler.decode(claim.opened))
                 outcomes.append(None)
             except Exception as error:
                 outcomes.append(error)

@@ -53,7 +53,7 @@ class MessageContext:
         self.worker = worker
         self.values = values
         self.visibility_timeout = visibility_timeout
-        self.messages: tuple[Message, ...] = tuple(claim.message for claim in job)
+        self.messages: tuple[Message, ...] = tuple(claim.opened for claim in job)
         self.claim_lost = threading.Event()
         self.is_duplicate = False
         self.logger = logging.LoggerAdapter(

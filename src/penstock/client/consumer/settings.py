@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 import socket
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
 
 from penstock.client.consumer.retry import RetryPolicy
 from penstock.client.limits import VISIBILITY_S_MAX, WAIT_S_MAX
+
+if TYPE_CHECKING:
+    from penstock.client.signatures import SignatureVerifier
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +48,12 @@ class ConsumerSettings:
     """How long the server waits for messages before it answers that there are none; 20 by default."""
     poll_interval_s: float = 0.0
     """The pause after a receive that found nothing; 0 by default."""
+    envelopes: bool | Literal["auto"] = False
+    """Whether handlers get what was published instead of the envelope of a topic around it: True, and then a message
+    without an envelope is a failure; "auto", if there is one; False (the default), never."""
+    verify_signature: bool | SignatureVerifier = False
+    """Whether the signatures of envelopes are checked, which needs ``envelopes=True``; False by default. True trusts
+    Amazon SNS and the server of the client, a :class:`SignatureVerifier` what it says."""
 
     def __post_init__(self) -> None:
         seconds, size = self.visibility_timeout, self.batch_size
@@ -65,6 +75,12 @@ class ConsumerSettings:
         _expect(
             not busy, "poll_interval_s", self.poll_interval_s, "more than 0, since wait_time_seconds is 0"
         )
+
+        is_known = self.envelopes in (True, False, "auto")
+        _expect(is_known, "envelopes", self.envelopes, 'True, False or "auto"')
+        # Otherwise whoever may send to the queue could leave the envelope out.
+        is_checked = self.verify_signature is False or self.envelopes is True
+        _expect(is_checked, "envelopes", self.envelopes, "True, since verify_signature is set")
 
     @property
     def messages_per_call(self) -> int:
