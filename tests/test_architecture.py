@@ -426,12 +426,14 @@ def names_and_texts(tree: ast.AST) -> Iterator[tuple[Any, str]]:
 
 
 def test_no_class_name_is_used_twice() -> None:
-    """But for the client, whose names are for its users: they never see a class of the server."""
+    """But for the client, whose names are for its users: they never see a class of the server. And but for requests
+    and responses of services, which have the names of Amazon's models."""
     places = defaultdict(list)
     for module, tree in MODULES.items():
+        of = module if module.startswith("services.") and module.endswith(".structs") else ""
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
-                places[package(module) == "client", node.name].append(module)
+                places["client" if package(module) == "client" else of, node.name].append(module)
     twice = {name: at for name, at in places.items() if len(at) > 1}
     assert twice == {}
 

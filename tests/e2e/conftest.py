@@ -10,6 +10,7 @@ import pytest
 
 from support.process import ServerProcess
 from support.raw import Raw
+from support.secured import client
 from support.sqs import sqs_client
 
 _accounts = itertools.count(200_000_000_000)
@@ -49,6 +50,13 @@ def account() -> str:
 @pytest.fixture
 def sqs(server: ServerProcess, account: str) -> Any:
     return sqs_client(server.url, account)
+
+
+@pytest.fixture
+def sns(server: ServerProcess, account: str) -> Any:
+    return client(
+        server.url, "sns", region_name="us-east-1", aws_access_key_id=account, aws_secret_access_key="any"
+    )
 
 
 @pytest.fixture

@@ -17,8 +17,17 @@ AWS = Path(sys.executable).with_name("aws")
 
 
 class Cli:
-    def __init__(self, url: str, account: str) -> None:
-        self._command = [str(AWS), "--endpoint-url", url, "--region", "us-east-1", "--output", "json", "sqs"]
+    def __init__(self, url: str, account: str, service: str = "sqs") -> None:
+        self._command = [
+            str(AWS),
+            "--endpoint-url",
+            url,
+            "--region",
+            "us-east-1",
+            "--output",
+            "json",
+            service,
+        ]
         self._environment = os.environ | {"AWS_ACCESS_KEY_ID": account, "AWS_SECRET_ACCESS_KEY": "any"}
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.client.api import ApiSession
 from penstock.metrics.queue_rows import QUEUE_METRICS
+from penstock.publishing.namespace import NAMESPACE
+from support.documents import blocks_of
 from support.process import ServerProcess
 
 PAGE = (Path(__file__).parents[2] / "docs/monitoring.md").read_text()
@@ -42,6 +45,34 @@ def test_the_requests_of_the_page_work(command: str) -> None:
         done = subprocess.run(line, shell=True, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
         assert done.stdout
+
+
+def test_the_alarm_on_a_topic_is_created() -> None:
+    (command,) = (block for block in blocks_of(PAGE, "sh") if block.startswith("aws "))
+    environment = {
+        **os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any", "AWS_DEFAULT_REGION": "us-east-1",
+    }  # fmt: skip
+    with ServerProcess("--memory") as server:
+        script = command.replace("http://127.0.0.1:9324", server.url)
+        done = subprocess.run(
+            ["bash", "-eu"], input=script, env=environment, capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 0, done.stderr
+    (name,) = re.findall(r"--metric-name (\w+)", command)
+    assert name in NAMESPACE.units and f"--namespace {NAMESPACE.name} " in command
+
+
+def test_the_metrics_of_topics_are_in_the_table_with_their_units() -> None:
+    """Those of archives are declared, and nothing measures them."""
+    table = PAGE.partition("<!-- topics: begin -->")[2].partition("<!-- topics: end -->")[0]
+    rows = [
+        line.strip("|").split(" | ")
+        for line in table.splitlines()
+        if line.startswith("| Number") or "Size" in line
+    ]
+    listed = {name.strip(): unit.strip() for names, unit, _ in rows for name in names.split(",")}
+    assert listed == {name: unit for name, unit in NAMESPACE.units.items() if "Archive" not in name}
 
 
 def test_the_configuration_of_prometheus_names_the_server() -> None:

@@ -17,6 +17,8 @@ from penstock.topics.records import State
 from publishing.world import PublishingWorld, publication
 from support.world import name_of
 
+MESSAGE_BYTES = 256 * 1024
+
 
 @pytest.fixture
 def world() -> Iterator[PublishingWorld]:
@@ -53,6 +55,57 @@ def test_the_content_for_many_queues_of_another_shard_is_stored_once(world: Publ
     world.publish(topic, "x" * 10_000)
     assert 10_000 < sum(sizes) < 12_000
     assert [world.texts(short) for short in names] == [["x" * 10_000]] * 20
+
+
+def test_a_large_message_for_1000_queues_of_other_shards_is_stored_once_for_each_shard(
+    world: PublishingWorld,
+) -> None:
+    topic = world.topic()
+    home = topic.home.shard(world.shards)
+    for number in range(1000):
+        away = (home + 1 + number % 2) % world.shards
+        world.subscribe(topic, world.name(f"many{number}-", away), RawMessageDelivery="true")
+    sizes: list[int] = []
+    world.broker.partition(home).shard.watch(lambda commit: sizes.append(commit.changes.bytes))
+    world.publish(topic, "x" * MESSAGE_BYTES)
+    assert 2 * MESSAGE_BYTES < sum(sizes) < 2.01 * MESSAGE_BYTES
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_no_commit_has_a_large_message_for_all_queues_of_a_shard(shards: int) -> None:
+    with PublishingWorld(shards=shards) as world:
+        topic = world.topic()
+        home = topic.home.shard(shards)
+        names = [world.name(f"many{number}-", home) for number in range(50)]
+        for short in names:
+            world.create(short)
+            world.subscribe(topic, short, RawMessageDelivery="true")
+        missing = world.subscribe(topic, world.name("missing", home), RawMessageDelivery="true")
+        sizes: list[int] = []
+        world.broker.partition(home).shard.watch(lambda commit: sizes.append(commit.changes.bytes))
+        world.publish(topic, "x" * MESSAGE_BYTES)
+        world.crash()  # right after the answer
+        world.broker.partition(home).shard.watch(lambda commit: sizes.append(commit.changes.bytes))
+        world.advance(SECOND)
+        assert all(list(map(len, world.taken(short))) == [MESSAGE_BYTES] for short in names)
+        assert 4 * 1024 * 1024 <= max(sizes) < 4.5 * 1024 * 1024
+        failure = world.topics(topic).publisher.undelivered.failure(missing.name.arn)
+        assert failure is not None
+        assert failure.reason == "QueueMissing"
+
+
+def test_many_fifo_queues_of_a_shard_keep_the_order_of_large_and_small_messages() -> None:
+    with PublishingWorld(shards=1) as world:
+        topic = world.topic("news.fifo")
+        names = [f"many{number}.fifo" for number in range(20)]
+        for short in names:
+            world.create(short)
+            world.subscribe(topic, short, RawMessageDelivery="true")
+        topics = world.topics(topic)
+        large = publication("1" * MESSAGE_BYTES, group="g", dedup_id="1")
+        small = publication("2", group="g", dedup_id="2")
+        world.do(topics.publish(topics.find(topic), [large, small], "http://localhost"))
+        assert all([body[0] for body in world.taken(short)] == ["1", "2"] for short in names)
 
 
 def test_raw_delivery_has_the_attributes_of_the_message(world: PublishingWorld) -> None:

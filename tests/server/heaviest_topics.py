@@ -43,7 +43,7 @@ def _statement(number: int, accounts: int) -> dict[str, Any]:
 # As many statements, and as many bytes, as a policy may have.
 POLICY = json.dumps({"Statement": [_statement(number, 5) for number in range(99)]}, separators=(",", ":"))
 PRINCIPALS = json.dumps({"Statement": _statement(0, 1900)}, separators=(",", ":"))
-FILTER = json.dumps({"a": [{"anything-but": [f"{number}{'x' * 120}" for number in range(1990)]}]})
+FILTER = json.dumps({"a": [{"anything-but": [f"{number}{'x' * 250}" for number in range(990)]}]})
 TERMS = json.dumps({"a": {"b": [{"wildcard": f"*{'x' * 800}{number}*"} for number in range(15)]}})
 ATTRIBUTES = {f"a{number}": {"DataType": "Number", "StringValue": "1" * 30} for number in range(600)}
 STRUCTURED = json.dumps({"default": "d", **{str(number): "x" for number in range(15_000)}})
@@ -54,7 +54,9 @@ def batch(ask: Callable[..., Request], attributes: int) -> Request:
     """Ten messages with as many attributes as all may have together."""
     named = {f"a{number}": {"DataType": "String", "StringValue": "v" * 40} for number in range(attributes)}
     if ask is sns:
-        entries = [{"Id": str(number), "Message": "m" * 9000, "MessageAttributes": named} for number in range(10)]
+        entries = [
+            {"Id": str(number), "Message": "m" * 9000, "MessageAttributes": named} for number in range(10)
+        ]
         return sns("PublishBatch", TopicArn=CROWDED, PublishBatchRequestEntries=entries)
     form = {"Action": "PublishBatch", "Version": "2010-03-31", "TopicArn": CROWDED}
     for number in range(1, 11):
@@ -62,7 +64,11 @@ def batch(ask: Callable[..., Request], attributes: int) -> Request:
         form |= {f"{begin}.Id": str(number), f"{begin}.Message": "m" * 9000}
         for place, name in enumerate(named, 1):
             at = f"{begin}.MessageAttributes.entry.{place}"
-            form |= {f"{at}.Name": name, f"{at}.Value.DataType": "String", f"{at}.Value.StringValue": "v" * 40}
+            form |= {
+                f"{at}.Name": name,
+                f"{at}.Value.DataType": "String",
+                f"{at}.Value.StringValue": "v" * 40,
+            }
     return "POST", "/", _FORM, urlencode(form).encode()
 
 
@@ -102,17 +108,27 @@ def fill_topics(get: Callable[[Request], Any]) -> None:
     Topics.fifo = get(sns("Subscribe", **members))["SubscriptionArn"]
     for number in range(QUEUES):
         # Each filter lets everything through, after all that it asks.
-        asked = {"FilterPolicy": '{"a":[{"anything-but":["x"]},{"exists":false}]}'} if number < FILTERS else {}
-        members = {"TopicArn": CROWDED, "Protocol": "sqs", "Endpoint": queue_arn(number), "Attributes": asked}
-        arn = get(sns("Subscribe", **members))["SubscriptionArn"]
+        asked = (
+            {"FilterPolicy": '{"a":[{"anything-but":["x"]},{"exists":false}]}'} if number < FILTERS else {}
+        )
+        members = {"TopicArn": CROWDED, "Protocol": "sqs", "Endpoint": queue_arn(number)}
+        arn = get(sns("Subscribe", Attributes=asked, **members))["SubscriptionArn"]
         Topics.filtered, Topics.subscription = arn if asked else Topics.filtered, arn
     for number in range(100):
         get(sns("Subscribe", TopicArn=CROWDED, Protocol="http", Endpoint=f"http://127.0.0.1:9/{number}"))
     for name in ("shop", "doomed"):
-        get(sns("CreatePlatformApplication", Name=name, Platform="GCM", Attributes={"PlatformCredential": "c"}))
+        get(
+            sns(
+                "CreatePlatformApplication", Name=name, Platform="GCM", Attributes={"PlatformCredential": "c"}
+            )
+        )
         for number in range(DEVICES):
             arn = f"{ARN}:app/GCM/{name}"
-            members = {"PlatformApplicationArn": arn, "Token": f"{number}{'t' * 500}", "CustomUserData": "d" * 2000}
+            members = {
+                "PlatformApplicationArn": arn,
+                "Token": f"{number}{'t' * 500}",
+                "CustomUserData": "d" * 2000,
+            }
             Topics.device = get(sns("CreatePlatformEndpoint", **members))["EndpointArn"]
     get(sns("CreateSMSSandboxPhoneNumber", PhoneNumber="+12345678"))
 
@@ -156,7 +172,7 @@ SNS_REQUESTS: Rows = {
         *(lambda held, text=text: sns("SetSubscriptionAttributes", SubscriptionArn=Topics.filtered,
                                       AttributeName="FilterPolicy", AttributeValue=text)
           for text in (FILTER, '{"a":[' + '"b",' * 60_000 + '"c"]}', '{"a":' * 40_000, '{"a":["' + "\\u0041" * 40_000,
-                       json.dumps({"$or": [{"a": ["x"]}] * 1900}), json.dumps({"a": [[]] * 1900}))),
+                       json.dumps({"$or": [{"a": ["x"]}] * 990}), json.dumps({"a": [[]] * 990}))),
         lambda held: sns("SetSubscriptionAttributes", SubscriptionArn=Topics.filtered,
                          AttributeName="RedrivePolicy", AttributeValue='{"a":' * 800),
         lambda held: sns("SetSubscriptionAttributes", SubscriptionArn=Topics.fifo, AttributeName="ReplayPolicy",
@@ -174,7 +190,7 @@ SNS_REQUESTS: Rows = {
         lambda held: sns("Publish", PhoneNumber="+1234567", Message="m" * (256 * KIB)),
     ],
     "PublishBatch": [
-        lambda held: batch(sns, 100),
+        lambda held: batch(sns, 60),
         lambda held: batch(sns_form, 60),
         lambda held: crowded_form(),
         lambda held: ("POST", "/", _FORM, b"Action=PublishBatch" + b"".join(b"&a%d" % at for at in range(1990))),

@@ -147,14 +147,18 @@ def test_links_of_topics_work_wherever_they_are() -> None:
                 followed = await server.ask(http("GET", link, *headers, host=host))
                 assert followed.status == 200, followed.body
                 assert b"<UnsubscribeResponse" in followed.body
-                token = "/?Action=ConfirmSubscription&TopicArn=arn:aws:sns:us-east-1:000000000000:news&Token=x"
+                token = (
+                    "/?Action=ConfirmSubscription&TopicArn=arn:aws:sns:us-east-1:000000000000:news&Token=x"
+                )
                 followed = await server.ask(http("GET", token, *headers, host=host))
                 assert followed.status == 400 and b"Invalid token" in followed.body
                 other = await server.ask(http("GET", "/?Action=CreateTopic&Name=made", *headers, host=host))
                 assert other.status == 403
             body = f"Action=Unsubscribe&SubscriptionArn={SUBSCRIPTION}"
             kind = "Content-Type: application/x-www-form-urlencoded"
-            posted = http("POST", "/", kind, f"Content-Length: {len(body)}", f"Origin: {EVIL}") + body.encode()
+            posted = (
+                http("POST", "/", kind, f"Content-Length: {len(body)}", f"Origin: {EVIL}") + body.encode()
+            )
             assert (await server.ask(posted)).status == 403
 
     run(scenario)

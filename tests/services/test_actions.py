@@ -10,7 +10,8 @@ import pytest
 from penstock.auth import authorize as authorization
 from penstock.auth.authorize import Permission
 from penstock.server.compose import SERVICES
-from penstock.services import sqs, sts
+from penstock.services import sns, sqs, sts
+from penstock.topics.policy import DEFAULT_ACTIONS
 from penstock.wire.service import Action, Service
 from support.rows import every_row
 
@@ -38,7 +39,7 @@ def test_a_row_names_its_own_structs_and_handler(service: Service, row: Action) 
     ):  # AWS has two shapes for each action; rows of the admin API share some
         assert row.request.__name__ == f"{row.name}Request"
         assert row.response is None or row.response.__name__ == f"{row.name}Result"
-    snake = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", row.name).lower()
+    snake = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", row.name).lower()
     assert getattr(row.handler, "__name__", "") == snake
     assert (row.resource is None) == (not row.permission), "what is authorised has a resource"
 
@@ -69,6 +70,20 @@ def test_the_root_of_an_account_can_always_repair_a_queue_policy() -> None:
     assert {name for name, row in sqs.ACTIONS.items() if row.root_always} == {
         "GetQueueAttributes", "GetQueueUrl", "ListQueues", "RemovePermission", "SetQueueAttributes",
     }  # fmt: skip
+
+
+def test_links_lead_to_two_actions_of_sns_and_to_nothing_else() -> None:
+    """They are served without a signature, so that their handlers check what they name."""
+    linked = {row.name: row for service, _ in SERVICES for row in service.actions.values() if row.by_link}
+    assert linked.keys() == {"ConfirmSubscription", "Unsubscribe"}
+    assert all(row.anonymous for row in linked.values())
+    assert not any(row.anonymous for row in sns.ACTIONS.values() if not row.by_link)
+
+
+def test_what_the_policy_of_a_topic_can_grant() -> None:
+    assert {row.permission for row in sns.ACTIONS.values() if row.grantable} == {
+        f"sns:{action}" for action in DEFAULT_ACTIONS
+    }
 
 
 def test_every_signed_caller_may_ask_sts_who_it_is() -> None:

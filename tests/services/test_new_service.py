@@ -322,7 +322,7 @@ def test_it_is_announced_and_pages_of_the_console_may_call_it() -> None:
     async def scene() -> None:
         async with serving(Config(memory=True, console=True)) as server:
             shown = await server.ask(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            assert json.loads(shown.body)["speaks"] == ["sqs", "cloudwatch", "sts", "toy"]
+            assert json.loads(shown.body)["speaks"] == ["sqs", "cloudwatch", "sns", "sts", "toy"]
             body = b'{"Name": "news"}'
             head = "POST /console/api/topics/CreateTopic HTTP/1.1\r\nHost: localhost\r\nX-Penstock-Console: 1\r\n"
             answered = await server.ask(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)

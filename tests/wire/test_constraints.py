@@ -11,12 +11,17 @@ from penstock.wire.cbor import CborDecoder, encode
 from penstock.wire.constraints import Constraints, Length, OneOf, Pattern, Required, Within
 from penstock.wire.json import JsonDecoder
 from penstock.wire.query import Form, FormDecoder
-from penstock.wire.shapes import Many
+from penstock.wire.shapes import Many, Named
 
 
 class Coloured(msgspec.Struct, kw_only=True):
     Key: Annotated[str | None, Required(), Pattern(r"[a-z ]+"), Length(1, 5)] = None
     Colour: Annotated[str | None, OneOf(("RED", "BLUE"))] = None
+
+
+class Gallery(msgspec.Struct, kw_only=True):
+    Rooms: Annotated[Named[Coloured] | None, Length(0, 2)] = None
+    Halls: Named[Annotated[str, Length(2, 3)]] | None = None
 
 
 class Painting(msgspec.Struct, kw_only=True):
@@ -45,6 +50,16 @@ def violations(request: msgspec.Struct, *members: str) -> list[str]:
         assert count == f"{len(found)} validation error{'' if len(found) == 1 else 's'}"
         return [each.replace(" failed to satisfy constraint: Member must", ":") for each in found]
     return []
+
+
+def test_members_of_maps() -> None:
+    gallery = msgspec.convert({"Rooms": {"left": {}, "a.b": RED}, "Halls": {"x": "a", "y": "abc"}}, Gallery)
+    assert violations(gallery) == [
+        "Value null at 'rooms.left.member.key': not be null",
+        "Value 'a' at 'halls.x.member': have length greater than or equal to 2",
+    ]
+    crowded = msgspec.convert({"Rooms": {str(number): {} for number in range(3)}}, Gallery)
+    assert len(violations(crowded)) == 3, "those beyond the length are not looked at"
 
 
 def painting(**members: Any) -> msgspec.Struct:

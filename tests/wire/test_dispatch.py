@@ -492,6 +492,36 @@ def test_a_request_that_may_only_read() -> None:
         assert bool(steps) == (status == 200)
 
 
+def test_a_link_that_anyone_may_follow() -> None:
+    """Its action needs no signature and no permission, and pages and mails may have the link."""
+    anonymous = Caller("nobody")
+    anonymous.kind = "anonymous"
+    for flags, name, status in (
+        ({"anonymous": True, "by_link": True}, "anonymous", 200),
+        ({"anonymous": True}, "anonymous", 403),
+        ({"anonymous": True, "by_link": True}, "bob", 403),
+        ({"anonymous": True, "by_link": True}, "alice", 200),
+        ({"anonymous": True}, "alice", 403),
+    ):
+        dispatcher, steps = secured(**flags)
+        asking = call()
+        asking.principal = anonymous if name == "anonymous" else Caller(name)
+        asking.page_refusal = asking.write_refusal = access_denied("not from a page")
+        answers: list[Response] = []
+        dispatcher.answer(form_request(b"Action=Say"), asking, answers.append)
+        assert answers[0].status == status, (flags, name)
+        assert ("handle things/None" in steps) == (status == 200)
+
+
+def test_a_page_may_not_even_read() -> None:
+    dispatcher, steps = secured(read_only=True)
+    asking = call()
+    asking.principal, asking.page_refusal = Caller("alice"), access_denied("not from a page")
+    answers: list[Response] = []
+    dispatcher.answer(form_request(b"Action=Say"), asking, answers.append)
+    assert (answers[0].status, steps) == (403, [])
+
+
 def test_a_handler_may_await_a_future_after_a_promise() -> None:
     async def main() -> None:
         promise, future = Promise[str](), asyncio.get_running_loop().create_future()

@@ -26,7 +26,13 @@ from penstock.wire.rest_json import RestJsonProtocol
 from penstock.wire.service import Action, ResponseWriter
 from penstock.wire.shapes import struct_shape
 
-WRITERS: list[ResponseWriter] = [JsonProtocol("n"), CborProtocol("n"), QueryProtocol("n"), QueryJsonWriter()]
+WRITERS: list[ResponseWriter] = [
+    JsonProtocol("n"),
+    CborProtocol("n"),
+    QueryProtocol("n"),
+    QueryProtocol("n", is_indented=True),
+    QueryJsonWriter(),
+]
 
 
 def responses() -> list[tuple[Action, list[ResponseWriter], Any]]:

@@ -296,6 +296,82 @@ def test_text_is_escaped() -> None:
     assert "<Name>&quot;&#xD;\n\t&lt;&amp;&gt;]]&gt;'é😀\ufffd</Name><Flag>true</Flag>" in body
 
 
+def test_an_indented_document() -> None:
+    indented = QueryProtocol("http://things.example/", is_indented=True)
+    thing = Thing(
+        Name="",
+        Count=0,
+        Words=["a", ""],
+        WrappedWords=[],
+        WrappedPairs={"k": "<v>"},
+        One=Part(),
+        Parts={"p": Part()},
+    )
+    assert (
+        indented.success(ACTION, thing, "rid").body.decode()
+        == """\
+<DoResponse xmlns="http://things.example/">
+  <DoResult>
+    <Name/>
+    <Count>0</Count>
+    <Word>a</Word>
+    <Word/>
+    <Part>
+      <Name>p</Name>
+      <Value/>
+    </Part>
+    <WrappedWords/>
+    <WrappedPairs>
+      <entry>
+        <key>k</key>
+        <value>&lt;v&gt;</value>
+      </entry>
+    </WrappedPairs>
+    <One/>
+  </DoResult>
+  <ResponseMetadata>
+    <RequestId>rid</RequestId>
+  </ResponseMetadata>
+</DoResponse>
+"""
+    )
+    fault = Fault("Gone", "Gone", 404, "", modelled=True)
+    assert (
+        indented.error(fault, "rid").body.decode()
+        == """\
+<ErrorResponse xmlns="http://things.example/">
+  <Error>
+    <Type>Sender</Type>
+    <Code>Gone</Code>
+  </Error>
+  <RequestId>rid</RequestId>
+</ErrorResponse>
+"""
+    )
+
+
+@given(
+    st.builds(
+        Thing,
+        Name=st.none() | st.text(st.characters(), max_size=8),
+        WrappedWords=st.none() | st.lists(st.text(max_size=3), max_size=3),
+        WrappedPairs=st.none() | st.dictionaries(st.text(max_size=3), st.text(max_size=3), max_size=3),
+        Words=st.none() | st.lists(st.sampled_from(["", "a", "</a>", "/>", "></"]), max_size=3),
+        One=st.none() | st.builds(Part, Words=st.none() | st.lists(st.just(""), max_size=2)),
+    )
+)
+def test_an_indented_document_says_the_same(thing: Thing) -> None:
+    """Spaces between elements are all that differs."""
+    compact = XML.success(ACTION, thing, "rid").body
+    indented = QueryProtocol("http://things.example/", is_indented=True).success(ACTION, thing, "rid").body
+    assert _elements(ElementTree.fromstring(indented)) == _elements(ElementTree.fromstring(compact))
+
+
+def _elements(element: ElementTree.Element) -> tuple[str, str, list[Any]]:
+    below = [_elements(each) for each in element]
+    return element.tag, "" if below else element.text or "", below
+
+
 @given(st.text(st.characters(), max_size=8))
 def test_any_text_makes_a_well_formed_document(text: str) -> None:
     for answer in (

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -52,6 +53,11 @@ class Undelivered:
         self._metrics = metrics
         self._failures: OrderedDict[str, Failure] = OrderedDict()
         self._logged_ms: dict[str, int] = {}
+
+    @property
+    def subscriptions(self) -> Collection[str]:
+        """The ARNs of those whose last failure is remembered."""
+        return self._failures.keys()
 
     def failure(self, subscription_arn: str) -> Failure | None:
         """The last failure that is remembered."""
@@ -102,7 +108,11 @@ class Undelivered:
         failed = reason is not None
         self._shard.open_commit.when_durable.append(lambda _: self._metrics.redriven(topic, failed=failed))
         if reason is not None:
-            self._note(SubscriptionName(topic, message.subscription), f"{message.reason}; {reason}", "")
+            self._note(
+                SubscriptionName(topic, message.subscription),
+                f"{message.reason}; the dead-letter queue did not take it: {reason}",
+                "",
+            )
 
     def _count(self, name: SubscriptionName) -> None:
         self._shard.open_commit.when_durable.append(lambda _: self._metrics.failed(name.topic))

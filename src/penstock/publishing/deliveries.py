@@ -31,6 +31,7 @@ from penstock.publishing.email_delivery import (
     is_mail_address,
     notification_mail,
 )
+from penstock.publishing.failed_attempts import FailedAttempts
 from penstock.publishing.http_delivery import (
     HttpAnswer,
     HttpMessage,
@@ -136,6 +137,7 @@ class Deliveries(PartList):
         self._metrics = TopicMetrics(partition)
         self._throttles = Throttles()
         self.unsent = Unsent(partition)
+        self.failed_attempts = FailedAttempts()
         super().__init__([self.unsent])
         self._http = JobQueues(partition, HTTP_DELIVERIES, self._post, self._give_up)
         self._mail = JobQueues(partition, MAIL_DELIVERIES, self._send_mail, self._give_up)
@@ -199,7 +201,9 @@ class Deliveries(PartList):
 
     def _add(self, topic: Topic, outbound: Outbound) -> bool:
         jobs = self._http if outbound.protocol in HTTP_PROTOCOLS else self._mail
-        return jobs.add(topic.name.home, topic.name.space, _group(outbound), outbound)
+        return jobs.add(
+            topic.name.home, topic.name.space, group_of(outbound.protocol, outbound.endpoint), outbound
+        )
 
     def _keep(self, topic: Topic, subscription: Subscription, message: UnsentMessage) -> None:
         name, at_ms = topic.name, self._shard.clock.wall_ms()
@@ -288,7 +292,7 @@ class Deliveries(PartList):
         if pause is not None and job.payload.notice is not None:
             # SNS: each failed attempt of an HTTP endpoint counts. The last one is counted by who gets the message.
             self._metrics.failed(topic.name)
-        return _failure(job, reason, pause)
+        return self._failure(job, reason, pause)
 
     async def _send_mail(self, job: Job[Outbound]) -> None:
         """Raises JobFailed."""
@@ -307,7 +311,7 @@ class Deliveries(PartList):
             except MailFailed as failure:
                 await job.confirm()
                 pause = _jittered(pause_ms(MAIL_RETRIES, job.attempt), job) if failure.can_repeat else None
-                raise _failure(job, str(failure), pause) from None
+                raise self._failure(job, str(failure), pause) from None
             await job.confirm()
         self._delivered(job, topic)
 
@@ -332,6 +336,7 @@ class Deliveries(PartList):
     def _delivered(self, job: Job[Outbound], topic: Topic) -> None:
         """End a job, with the open commit."""
         job.done()
+        self.failed_attempts.succeeded(job.payload.subscription.arn)
         if job.payload.notice is not None:
             self._count_delivered(topic)
 
@@ -344,6 +349,13 @@ class Deliveries(PartList):
             # SNS: a confirmation never goes to a dead-letter queue.
             arn = outbound.subscription.arn
             log.info("a confirmation for subscription %s was not delivered: %s", arn, reason)
+
+    def _failure(self, job: Job[Outbound], reason: str, pause: int | None) -> JobFailed:
+        """The failure of an attempt, which is stored with the job if there is another one."""
+        arn, wall_ms = job.payload.subscription.arn, self._shard.clock.wall_ms()
+        self.failed_attempts.failed(arn, reason, job.attempt, wall_ms)
+        job.payload = msgspec.structs.replace(job.payload, last_error=reason[:_ERROR_MAX])
+        return JobFailed(reason, can_repeat=pause is not None, pause_ms=pause)
 
     def _attempt(self, job: Job[Outbound], answer: HttpAnswer) -> DeliveryAttempt:
         of = job.payload.notice
@@ -379,12 +391,12 @@ def _outbound(
     )
 
 
-def _group(outbound: Outbound) -> str:
+def group_of(protocol: str, endpoint: str) -> str:
     """What a message is for, so that one slow host does not take all places of its account."""
-    place = outbound.endpoint.rpartition("@")[2]
-    if outbound.protocol in HTTP_PROTOCOLS:
-        found = CredentialUrl.parse(outbound.endpoint)
-        place = outbound.endpoint if found is None else f"{found.url.host}:{found.url.port}"
+    place = endpoint.rpartition("@")[2]
+    if protocol in HTTP_PROTOCOLS:
+        found = CredentialUrl.parse(endpoint)
+        place = endpoint if found is None else f"{found.url.host}:{found.url.port}"
     return sha256(place.encode()).hexdigest()
 
 
@@ -394,12 +406,6 @@ def _policy(topic: Topic, subscription: Subscription) -> DeliveryPolicy:
         subscription.attributes.get("DeliveryPolicy"),
         is_raw=subscription.is_raw,
     )
-
-
-def _failure(job: Job[Outbound], reason: str, pause: int | None) -> JobFailed:
-    """The failure of an attempt, which is stored with the job if there is another one."""
-    job.payload = msgspec.structs.replace(job.payload, last_error=reason[:_ERROR_MAX])
-    return JobFailed(reason, can_repeat=pause is not None, pause_ms=pause)
 
 
 def _jittered(pause: int | None, job: Job[Outbound]) -> int | None:

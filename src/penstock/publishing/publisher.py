@@ -34,6 +34,7 @@ from penstock.publishing.queue_jobs import (
     sent_for,
     text_attributes,
 )
+from penstock.publishing.recent import Recent, RecentMessages
 from penstock.queues.deduplication import content_id
 from penstock.queues.messages import Outgoing, bytes_sent
 from penstock.topics.envelopes import notification_parts
@@ -65,8 +66,9 @@ class _Draft(msgspec.Struct):
     base_url: str
     id: str  # of a FIFO topic, it gets one when it is decided
     published_ms: int
-    # The signature of each text: a structured message has several.
-    signatures: dict[str, str] = {}
+    # By the version of the signature, which the topic may change meanwhile, and the text: a structured message has
+    # several.
+    signatures: dict[tuple[str, str], str] = {}
     certificate_url: str = ""
     sequence: str | None = None
     is_replayed: bool = False
@@ -86,7 +88,7 @@ class _Draft(msgspec.Struct):
             # SNS: a structured message does not show its number.
             sequence=None if publication.by_protocol is not None else self.sequence,
             attributes=text_attributes(publication.attributes) if publication.attributes else None,
-            signature=self.signatures.get(text, ""),
+            signature=self.signatures.get((topic.signature_version, text), ""),
             signature_version=topic.signature_version,
             certificate_url=self.certificate_url,
             group=publication.group,
@@ -108,6 +110,7 @@ class Publisher:
         self._watchers = publishing.watchers
         self._topics = topics
         self.metrics = TopicMetrics(partition)
+        self.recent = RecentMessages()
         self.queue_jobs = QueueJobs(
             partition, self._signer, self._delivered_late, self._not_delivered, self._redriven
         )
@@ -164,12 +167,13 @@ class Publisher:
 
     async def _sign(self, topic: Topic, draft: _Draft, who: Matched) -> None:
         """Sign the texts that somebody gets in an envelope."""
+        version = topic.signature_version
         for protocol in dict.fromkeys(r.subscription.protocol for r in who.routes if not r.is_raw):
             text = draft.publication.text_for(protocol)
-            if text not in draft.signatures:
+            if (version, text) not in draft.signatures:
                 await self._signer.ready()
-                signed = self._signer.signed(draft.notice(topic, protocol), topic.signature_version)
-                draft.signatures[text] = signed.signature
+                signed = self._signer.signed(draft.notice(topic, protocol), version)
+                draft.signatures[version, text] = signed.signature
                 draft.certificate_url = signed.certificate_url
 
     # -- the decision, in the open commit ----------------------------------------------------------------------------
@@ -186,18 +190,23 @@ class Publisher:
         for route in who.routes:
             if route.target is None:
                 self._notify(topic, draft, route)
-        self._shard.open_commit.when_durable.append(partial(self._count, topic.name, delivered, who.filtered))
+        recent = Recent(draft.id, draft.published_ms, draft.publication)
+        self._shard.open_commit.when_durable.append(
+            partial(self._durable, topic.name, recent, delivered, who.filtered)
+        )
         for watcher in self._watchers:
             watcher(topic, draft.publication, published, who.routes)
         return published
 
-    def _count(
+    def _durable(
         self,
         name: TopicName,
+        message: Recent,
         delivered: int,
         filtered: Mapping[tuple[str, Outcome], int],
         commit: Commit,
     ) -> None:
+        self.recent.add(name, message)
         self.metrics.delivered(name, delivered)
         self.metrics.filtered(name, filtered)
 

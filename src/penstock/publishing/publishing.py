@@ -12,12 +12,14 @@ from penstock.broker.handover import SentFor
 from penstock.broker.questions import ShardQuestion
 from penstock.errors import JobFailed, NotOwned, StoreError
 from penstock.names import Home
+from penstock.publishing.failing import FailingSubscriptionsQuestion
 from penstock.publishing.live_topic import Route
 from penstock.publishing.publisher import Published
 from penstock.publishing.questions import (
     PublishQuestion,
     SubscriptionsQuestion,
     TopicCountQuestion,
+    TopicQuestion,
     TopicsQuestion,
 )
 from penstock.publishing.replay import REPLAYS
@@ -67,7 +69,7 @@ class Publishing:
         self._broker = broker
         questions: list[type[ShardQuestion[Any]]] = [
             TopicsQuestion, SubscriptionsQuestion, TopicCountQuestion, PublishQuestion, WaitingDeliveriesQuestion,
-            UnsentQuestion, UnsentDeletion, TopicSummariesQuestion,
+            UnsentQuestion, UnsentDeletion, TopicSummariesQuestion, TopicQuestion, FailingSubscriptionsQuestion,
         ]  # fmt: skip
         broker.extend(lambda partition: ShardPublishing(partition, self), questions)
 

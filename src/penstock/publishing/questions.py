@@ -12,10 +12,26 @@ from penstock.names import Space
 from penstock.publishing.shard_topics import PublishAnswer, ShardTopics
 from penstock.topics.names import TopicName
 from penstock.topics.publication import Publication
-from penstock.topics.records import Subscription
+from penstock.topics.records import Subscription, Topic
 
 if TYPE_CHECKING:
     from penstock.broker.partition import Partition
+
+
+class TopicQuestion(ShardQuestion[Topic | None], frozen=True):
+    """A topic; None if it does not exist."""
+
+    kind: ClassVar[str] = "topic"
+    name: TopicName
+
+    def shards(self, count: int) -> Iterable[int]:
+        return (self.name.home.shard(count),)
+
+    async def answer(self, partition: Partition) -> Topic | None:
+        topics = partition.part(ShardTopics)
+        found = topics.get(self.name)
+        await topics.settled()
+        return found
 
 
 class TopicsQuestion(ShardQuestion[list[str]], frozen=True):

@@ -24,6 +24,7 @@ from penstock.publishing.publisher import Published, Publisher
 from penstock.publishing.replay import Replays
 from penstock.publishing.stored_bytes import StoredBytes
 from penstock.publishing.topic_queue import TopicQueues
+from penstock.publishing.unconfirmed import Unconfirmed
 from penstock.topics.names import SubscriptionName, TopicName
 from penstock.topics.publication import Publication
 from penstock.topics.records import SUBSCRIPTIONS, TOPICS, State, Subscription, Topic
@@ -94,6 +95,7 @@ class ShardTopics(Part):
         self._compiled: dict[TopicName, LiveTopic] = {}
         self._of_topic: dict[TopicName, _OfTopic] = {}
         self._names: dict[str, SubscriptionName] = {}  # by the id
+        self._unconfirmed: set[SubscriptionName] = set()
         self._bytes = StoredBytes()
         for key, topic in self._topics:
             self._bytes.note(key, topic)
@@ -144,6 +146,10 @@ class ShardTopics(Part):
     def counts(self, topic: TopicName) -> SubscriptionCounts:
         states = self._topic_of(topic).states
         return SubscriptionCounts(states[State.CONFIRMED], states[State.PENDING], states[State.DELETED])
+
+    def unconfirmed(self) -> list[SubscriptionName]:
+        """The subscriptions that wait for a confirmation, or were ended by a link."""
+        return list(self._unconfirmed)
 
     def filters_of(self, topic: TopicName) -> int:
         """How many subscriptions of a topic have a filter policy."""
@@ -238,6 +244,7 @@ class ShardTopics(Part):
         self._bytes.note(key, None)
         self._compiled.pop(name, None)
         self.queues.delete(name)
+        self.publisher.recent.forget(name)
 
     def clear(self, account: str) -> None:
         for name in [topic.name for _, topic in self._topics if topic.name.account == account]:
@@ -327,11 +334,14 @@ class ShardTopics(Part):
     def _enter(self, subscription: Subscription) -> None:
         name = subscription.name
         self._of_topic.setdefault(name.topic, _OfTopic()).enter(subscription)
+        if subscription.state is not State.CONFIRMED:
+            self._unconfirmed.add(name)
         self._names[name.id] = name
 
     def _leave(self, subscription: Subscription) -> None:
         name = subscription.name
         self._of_topic[name.topic].leave(subscription)
+        self._unconfirmed.discard(name)
         del self._names[name.id]
 
     def _check(self) -> None:
@@ -358,6 +368,7 @@ class ShardTopics(Part):
         # What the refused commit made of it is not known here, so that the subscriptions are counted anew.
         self._of_topic.pop(name.topic, None)
         self._names.pop(name.id, None)
+        self._unconfirmed.discard(name)
         for _, subscription in self._subscriptions:
             if subscription.name.topic == name.topic:
                 self._enter(subscription)
@@ -368,4 +379,6 @@ class ShardPublishing(PartList):
 
     def __init__(self, partition: Partition, publishing: Publishing) -> None:
         topics = ShardTopics(partition, publishing)
-        super().__init__([topics, topics.publisher.queue_jobs, topics.deliveries, topics.replays])
+        unconfirmed = Unconfirmed(partition, topics)
+        jobs = topics.publisher.queue_jobs, topics.deliveries, topics.replays
+        super().__init__([topics, *jobs, unconfirmed])

@@ -13,11 +13,12 @@ from penstock.broker.inspection import ListingPlace, MessageView, Order
 from penstock.broker.questions import ShardQuestion
 from penstock.clock import wall_offset
 from penstock.errors import FilterInvalid, QueueMissing
-from penstock.publishing.deliveries import HTTP_DELIVERIES, MAIL_DELIVERIES, Outbound
+from penstock.publishing.deliveries import HTTP_DELIVERIES, MAIL_DELIVERIES, Outbound, group_of
 from penstock.publishing.delivery_log import shown_endpoint
 from penstock.publishing.queue_jobs import DEAD_LETTERS, REDELIVERIES, QueueMessage
+from penstock.publishing.shard_topics import ShardTopics
 from penstock.queues.filters import STATES, MessageFilter
-from penstock.topics.names import TopicName
+from penstock.topics.names import SubscriptionName, TopicName
 
 if TYPE_CHECKING:
     from penstock.broker.internal_queues import JobKind
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from penstock.broker.partition import Partition
 
 
+_LOOKED_AT_ONCE = 100  # while those of one subscription are looked for
 _STATE_NAMES = {state: name for name, state in STATES.items()}
 
 
@@ -65,13 +67,14 @@ class WaitingDelivery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class WaitingDeliveriesQuestion(ShardQuestion[list[WaitingDelivery]], frozen=True):
-    """The first deliveries that wait behind a place. ``account``: None: of all. ``topic``: None: of all."""
+    """The first deliveries that wait behind a place. ``account``, ``topic``, ``subscription``: None: of all."""
 
     kind: ClassVar[str] = "topic-deliveries"
     most: int
     after: WaitingPlace | None = None
     account: str | None = None
     topic: TopicName | None = None
+    subscription: str | None = None  # the ARN; then ``topic`` is its topic
 
     def shards(self, count: int) -> Iterable[int]:
         return range(count) if self.topic is None else (self.topic.home.shard(count),)
@@ -89,7 +92,7 @@ class WaitingDeliveriesQuestion(ShardQuestion[list[WaitingDelivery]], frozen=Tru
         for place, kind, queue in sorted(queues, key=lambda each: each[0]):
             is_begun = self.after is not None and _of_queue(self.after) == place
             after = self.after.listing if self.after is not None and is_begun else None
-            found += await _list(partition, place, kind, queue, after or None, self.most - len(found))
+            found += await self._list(partition, place, kind, queue, after or None, self.most - len(found))
             if len(found) >= self.most:
                 break
         return found
@@ -100,6 +103,44 @@ class WaitingDeliveriesQuestion(ShardQuestion[list[WaitingDelivery]], frozen=Tru
         if self.topic is not None and place.home != self.topic.home.hash:
             return False
         return self.after is None or place >= _of_queue(self.after)
+
+    async def _list(
+        self,
+        partition: Partition,
+        place: WaitingPlace,
+        kind: JobKind[Any],
+        queue: LiveQueue,
+        after: str | None,
+        most: int,
+    ) -> list[WaitingDelivery]:
+        """The first deliveries of one queue behind a place in it."""
+        found: list[WaitingDelivery] = []
+        wanted = self._filter(partition, kind)
+        while len(found) < most:
+            limit = most - len(found) if self.subscription is None else _LOOKED_AT_ONCE
+            try:
+                page = await partition.inspection.list(queue, wanted, after=after, limit=limit)
+            except QueueMissing:
+                break
+            described = (_described(partition, place, kind, view) for view in page.messages)
+            found += (each for each in described if each is not None and self._shows(each))
+            if page.next is None:
+                break
+            after = page.next
+        return found[:most]
+
+    def _filter(self, partition: Partition, kind: JobKind[Any]) -> MessageFilter:
+        """What finds the deliveries of one subscription among those of its topic without reading most of them."""
+        name = None if self.subscription is None else SubscriptionName.of_arn(self.subscription)
+        of = None if name is None else partition.part(ShardTopics).get_subscription(name)
+        if of is None or kind is DEAD_LETTERS:
+            return MessageFilter()
+        return MessageFilter(
+            group=of.endpoint if kind is REDELIVERIES else group_of(of.protocol, of.endpoint)
+        )
+
+    def _shows(self, delivery: WaitingDelivery) -> bool:
+        return self.subscription is None or delivery.subscription == self.subscription
 
     def merge(self, answers: list[list[WaitingDelivery]]) -> list[WaitingDelivery]:
         # A queue is in one shard, which has listed what is in it in its order.
@@ -113,30 +154,6 @@ def _place(queue: LiveQueue) -> WaitingPlace:
 
 def _of_queue(place: WaitingPlace) -> WaitingPlace:
     return msgspec.structs.replace(place, listing="")
-
-
-async def _list(
-    partition: Partition,
-    place: WaitingPlace,
-    kind: JobKind[Any],
-    queue: LiveQueue,
-    after: str | None,
-    most: int,
-) -> list[WaitingDelivery]:
-    """The first deliveries of one queue behind a place in it."""
-    found: list[WaitingDelivery] = []
-    while len(found) < most:
-        try:
-            page = await partition.inspection.list(
-                queue, MessageFilter(), after=after, limit=most - len(found)
-            )
-        except QueueMissing:
-            break
-        found += (each for view in page.messages if (each := _described(partition, place, kind, view)))
-        if page.next is None:
-            break
-        after = page.next
-    return found
 
 
 def _described(

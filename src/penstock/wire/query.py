@@ -292,7 +292,7 @@ def _list(items: list[Any], branch: Branch, shape: ListOf, where: str) -> list[A
     return [item for item in items if item is not None] or None
 
 
-# The same in steps, of what has many parameters. No request with many has maps.
+# The same in steps, of what has many parameters.
 
 
 def _members_steps(branch: Branch, shape: StructOf, where: str) -> Steps[dict[str, Any]]:
@@ -318,11 +318,19 @@ def _members_steps(branch: Branch, shape: StructOf, where: str) -> Steps[dict[st
 def _value_steps(branch: Branch, shape: Shape, spelling: Spelling, where: str) -> Steps[Any]:
     if isinstance(shape, StructOf):
         return shape.type(**(yield from _members_steps(branch, shape, where + ".")))
-    if not isinstance(shape, ListOf):
+    if isinstance(shape, Scalar):
         return _value(branch, shape, spelling, where)
     yield from branch.spread()
     if spelling.item in branch.below:
         yield from branch.below[spelling.item].spread()
+    if isinstance(shape, MapOf):
+        found: dict[str, Any] = {}
+        for at, entry in _entries(branch, spelling, where):
+            key, value = _entry(entry, shape, spelling, at)
+            found[key] = value
+            yield
+            entry.drop()
+        return found or None
     items = []
     for at, item in _numbered(branch, spelling, where):
         if len(item.deeper) > _PARAMETERS_PER_STEP:
@@ -335,20 +343,25 @@ def _value_steps(branch: Branch, shape: Shape, spelling: Spelling, where: str) -
 
 
 def _map(branch: Branch, shape: MapOf, spelling: Spelling, where: str) -> dict[str, Any] | None:
+    entries = _entries(branch, spelling, where)
+    return dict(_entry(entry, shape, spelling, at) for at, entry in entries) or None
+
+
+def _entries(branch: Branch, spelling: Spelling, where: str) -> list[tuple[str, Branch]]:
+    """The entries of a map and their full names. One may be given without a number."""
     entries = list(_numbered(branch, spelling, where))
-    if not entries and spelling.key in branch.below:
-        entries = [(where, branch)]
-    found: dict[str, Any] = {}
-    for at, entry in entries:
-        key = entry.below.get(spelling.key)
-        if key is None or key.value is None:
-            raise missing_parameter(f"{at}.{spelling.key}")
-        at = f"{at}.{spelling.value}"
-        value = _value(entry.below.get(spelling.value, Branch()), shape.value, shape.inner, at)
-        if value is None:
-            raise missing_parameter(at)
-        found[unicode_text(key.value, any_text=False)] = value
-    return found or None
+    return [(where, branch)] if not entries and spelling.key in branch.below else entries
+
+
+def _entry(entry: Branch, shape: MapOf, spelling: Spelling, at: str) -> tuple[str, Any]:
+    key = entry.below.get(spelling.key)
+    if key is None or key.value is None:
+        raise missing_parameter(f"{at}.{spelling.key}")
+    at = f"{at}.{spelling.value}"
+    value = _value(entry.below.get(spelling.value, Branch()), shape.value, shape.inner, at)
+    if value is None:
+        raise missing_parameter(at)
+    return unicode_text(key.value, any_text=False), value
 
 
 def _numbered(branch: Branch, spelling: Spelling, where: str) -> Iterator[tuple[str, Branch]]:

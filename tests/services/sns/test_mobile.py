@@ -27,9 +27,9 @@ def application(sns: SnsWorld, name: str = "shop", **attributes: str) -> str:
 
 
 def endpoint(sns: SnsWorld, token: str = "t", **members: Any) -> str:
-    arn: str = sns(
-        "CreatePlatformEndpoint", PlatformApplicationArn=APPLICATION, Token=token, **members
-    )["EndpointArn"]
+    arn: str = sns("CreatePlatformEndpoint", PlatformApplicationArn=APPLICATION, Token=token, **members)[
+        "EndpointArn"
+    ]
     return arn
 
 
@@ -46,7 +46,11 @@ def test_an_application_shows_no_credentials(sns: SnsWorld) -> None:
     assert arn == APPLICATION
     shown = {"Enabled": "true", "EventDeliveryFailure": f"{ARN}:failures"}
     assert sns("GetPlatformApplicationAttributes", PlatformApplicationArn=arn) == {"Attributes": shown}
-    sns("SetPlatformApplicationAttributes", PlatformApplicationArn=arn, Attributes={"Enabled": "FALSE", **CREDENTIAL})
+    sns(
+        "SetPlatformApplicationAttributes",
+        PlatformApplicationArn=arn,
+        Attributes={"Enabled": "FALSE", **CREDENTIAL},
+    )
     listed = sns("ListPlatformApplications")["PlatformApplications"]
     assert listed == [{"PlatformApplicationArn": arn, "Attributes": shown | {"Enabled": "false"}}]
 
@@ -178,7 +182,10 @@ def test_endpoints_that_are_refused(sns: SnsWorld, members: dict[str, Any], text
 @pytest.mark.parametrize(
     ("arn", "text"),
     [
-        (f"{ARN}:endpoint/GCM/shop", "EndpointArn Reason: Wrong number of slashes in relative portion of the ARN."),
+        (
+            f"{ARN}:endpoint/GCM/shop",
+            "EndpointArn Reason: Wrong number of slashes in relative portion of the ARN.",
+        ),
         (f"{ARN}:endpoint/GCM/shop/x", "EndpointArn"),
         ("x", "EndpointArn Reason: An ARN must have at least 6 elements, not 1"),
         (None, "EndpointArn Reason: no value for required parameter"),
@@ -266,11 +273,20 @@ def test_a_message_for_an_endpoint_is_not_sent(sns: SnsWorld) -> None:
     message = '{"default":"d","GCM":"g"}'
     answer = sns("Publish", TargetArn=arn, Message=message, MessageStructure="json", Subject="s")
     (kept,) = unsent(sns)
-    assert (kept.message_id, kept.destination, kept.text, kept.subject) == (answer["MessageId"], arn, "g", "s")
+    assert (kept.message_id, kept.destination, kept.text, kept.subject) == (
+        answer["MessageId"],
+        arn,
+        "g",
+        "s",
+    )
     sns("SetEndpointAttributes", EndpointArn=arn, Attributes={"Enabled": "false"})
     assert sns.refused("Publish", TargetArn=arn, Message="m") == ("EndpointDisabled", "Endpoint is disabled")
     sns("SetEndpointAttributes", EndpointArn=arn, Attributes={"Enabled": "true"})
-    sns("SetPlatformApplicationAttributes", PlatformApplicationArn=APPLICATION, Attributes={"Enabled": "false"})
+    sns(
+        "SetPlatformApplicationAttributes",
+        PlatformApplicationArn=APPLICATION,
+        Attributes={"Enabled": "false"},
+    )
     assert sns.refused("Publish", TargetArn=arn, Message="m")[0] == "PlatformApplicationDisabled"
     sns("DeleteEndpoint", EndpointArn=arn)
     assert sns.refused("Publish", TargetArn=arn, Message="m") == (
@@ -347,7 +363,10 @@ def test_a_number_is_verified_by_a_code(sns: SnsWorld) -> None:
     code = kept.text[-6:]
     assert kept.destination == NUMBER["PhoneNumber"]
     wrong = "999999" if code != "999999" else "000000"
-    assert sns.refused("VerifySMSSandboxPhoneNumber", **NUMBER, OneTimePassword=wrong)[0] == "VerificationException"
+    assert (
+        sns.refused("VerifySMSSandboxPhoneNumber", **NUMBER, OneTimePassword=wrong)[0]
+        == "VerificationException"
+    )
     listed = {"PhoneNumber": NUMBER["PhoneNumber"], "Status": "Pending"}
     assert sns("ListSMSSandboxPhoneNumbers") == {"PhoneNumbers": [listed]}
     sns("VerifySMSSandboxPhoneNumber", **NUMBER, OneTimePassword=code)
@@ -391,7 +410,8 @@ def test_numbers_are_listed_in_pages(sns: SnsWorld) -> None:
     numbers = [f"+1234567{number:02d}" for number in range(5)]
     for number in numbers:
         sns("CreateSMSSandboxPhoneNumber", PhoneNumber=number)
-    found, token = [], {}
+    found: list[str] = []
+    token: dict[str, str] = {}
     while True:
         page = sns("ListSMSSandboxPhoneNumbers", MaxResults=2, **token)
         found += [each["PhoneNumber"] for each in page["PhoneNumbers"]]

@@ -71,7 +71,11 @@ def test_the_same_permission_again_changes_nothing(sns: SnsWorld) -> None:
     ("changed", "code", "text"),
     [
         ({"ActionName": ["*"]}, INVALID, "Invalid parameter: Policy statement action out of service scope!"),
-        ({"ActionName": ["TagResource"]}, INVALID, "Invalid parameter: Policy statement action out of service scope!"),
+        (
+            {"ActionName": ["TagResource"]},
+            INVALID,
+            "Invalid parameter: Policy statement action out of service scope!",
+        ),
         ({"ActionName": []}, INVALID, "Invalid parameter: Policy statement action out of service scope!"),
         ({"AWSAccountId": ["x"]}, INVALID, "Invalid parameter: Policy Error: PrincipalNotFound"),
         ({"AWSAccountId": [HOME] * 1001}, INVALID, "Invalid parameter: AWSAccountId"),
@@ -86,9 +90,7 @@ def test_the_same_permission_again_changes_nothing(sns: SnsWorld) -> None:
         ),
     ],
 )
-def test_permissions_that_are_refused(
-    sns: SnsWorld, changed: dict[str, Any], code: str, text: str
-) -> None:
+def test_permissions_that_are_refused(sns: SnsWorld, changed: dict[str, Any], code: str, text: str) -> None:
     sns.make()
     members = {"TopicArn": NEWS, "Label": "l", "AWSAccountId": [HOME], "ActionName": ["Publish"]}
     assert sns.refused("AddPermission", **members | changed) == (code, text)
@@ -113,7 +115,9 @@ def test_a_policy_does_not_grow_without_end(sns: SnsWorld) -> None:
     refused = sns.refused(
         "AddPermission", TopicArn=NEWS, Label="more", AWSAccountId=accounts, ActionName=["Publish"]
     )
-    assert refused[1] == "Invalid parameter: Policy Error: a policy has at most 30720 bytes and 100 statements"
+    assert (
+        refused[1] == "Invalid parameter: Policy Error: a policy has at most 30720 bytes and 100 statements"
+    )
     assert len(statements(sns)) == 2
 
 
@@ -160,7 +164,9 @@ def secured(tmp_path: Path) -> Iterator[Secured]:
         yield Secured(sns, accounts)
 
 
-def denied(secured: Secured, name: str, action: str, permission: str = "", kind: str = "identity") -> tuple[str, str]:
+def denied(
+    secured: Secured, name: str, action: str, permission: str = "", kind: str = "identity"
+) -> tuple[str, str]:
     permission = permission or action
     return (
         "AuthorizationError",
@@ -214,7 +220,7 @@ GRANTABLE = [row for row in ON_TOPIC if row[0] not in {
 def test_a_topic_can_grant_to_another_account(
     secured: Secured, action: str, permission: str, members: dict[str, Any]
 ) -> None:
-    """Both sides have to allow it: the policy of the topic, and those of the user."""
+    """The policy of the topic and those of the user have to allow it, both."""
     topic = secured.be("root").make()
     secured.be("bob")
     assert secured.sns.refused(action, **members) == denied(secured, "bob", action, permission, "resource")
@@ -232,7 +238,8 @@ def test_a_topic_can_grant_to_another_account(
 
 
 @pytest.mark.parametrize(
-    ("action", "members"), [(row[0], row[2]) for row in ON_TOPIC if row not in GRANTABLE and row[0] != "CreateTopic"]
+    ("action", "members"),
+    [(row[0], row[2]) for row in ON_TOPIC if row not in GRANTABLE and row[0] != "CreateTopic"],
 )
 def test_what_no_topic_can_grant(secured: Secured, action: str, members: dict[str, Any]) -> None:
     secured.be("root").make()
@@ -313,8 +320,13 @@ def test_builtin_policies(secured: Secured) -> None:
     topic = secured.be("root").make()
     queue = queue_arn("q", account=HOME)
     secured.be("publisher")("Publish", TopicArn=topic, Message="m")
-    assert secured.sns.refused("Subscribe", TopicArn=topic, Protocol="sqs", Endpoint=queue)[0] == "AuthorizationError"
-    arn = secured.be("subscriber")("Subscribe", TopicArn=topic, Protocol="sqs", Endpoint=queue)["SubscriptionArn"]
+    assert (
+        secured.sns.refused("Subscribe", TopicArn=topic, Protocol="sqs", Endpoint=queue)[0]
+        == "AuthorizationError"
+    )
+    arn = secured.be("subscriber")("Subscribe", TopicArn=topic, Protocol="sqs", Endpoint=queue)[
+        "SubscriptionArn"
+    ]
     shown = secured.sns("GetSubscriptionAttributes", SubscriptionArn=arn)["Attributes"]
     assert shown["SubscriptionPrincipal"] == secured.arn("subscriber")
     assert secured.sns.refused("Publish", TopicArn=topic, Message="m")[0] == "AuthorizationError"

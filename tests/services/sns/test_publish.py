@@ -217,9 +217,18 @@ BAD_TYPE = (
         ({"DataType": "String.\n", "StringValue": "x"}, BAD_TYPE),
         ({"DataType": "String." + "x" * 300, "StringValue": "x"}, BAD_TYPE),
         ({"DataType": "Number", "StringValue": "x"}, "Could not cast message attribute 'a' value to number."),
-        ({"DataType": "Number", "StringValue": "1_0"}, "Could not cast message attribute 'a' value to number."),
-        ({"DataType": "Number", "StringValue": "NaN"}, "Could not cast message attribute 'a' value to number."),
-        ({"DataType": "Number", "StringValue": "9" * 400}, "Could not cast message attribute 'a' value to number."),
+        (
+            {"DataType": "Number", "StringValue": "1_0"},
+            "Could not cast message attribute 'a' value to number.",
+        ),
+        (
+            {"DataType": "Number", "StringValue": "NaN"},
+            "Could not cast message attribute 'a' value to number.",
+        ),
+        (
+            {"DataType": "Number", "StringValue": "9" * 400},
+            "Could not cast message attribute 'a' value to number.",
+        ),
         (
             {"DataType": "Number", "StringValue": "1e-100000"},
             "Message attribute 'a' number value [1e-100000] scale must be 10^-128 and 10^126.",
@@ -332,7 +341,9 @@ class Keys:
     """A guard that knows one key, which is disabled."""
 
     def check(self, space: Space, key: str) -> None:
-        raise (KeyDisabled if key == "off" else KeyMissing)(f"arn:aws:kms:{space.region}:{space.account}:key/{key}")
+        raise (KeyDisabled if key == "off" else KeyMissing)(
+            f"arn:aws:kms:{space.region}:{space.account}:key/{key}"
+        )
 
 
 @pytest.mark.parametrize(("key", "code"), [("off", "KMSDisabled"), ("missing", "KMSNotFound")])
@@ -390,9 +401,7 @@ def batch(sns: SnsWorld, *entries: dict[str, Any], topic: str = NEWS) -> dict[st
         ),
     ],
 )
-def test_batches_that_are_refused(
-    sns: SnsWorld, entries: list[dict[str, Any]], code: str, text: str
-) -> None:
+def test_batches_that_are_refused(sns: SnsWorld, entries: list[dict[str, Any]], code: str, text: str) -> None:
     sns.create("q0")
     sns.subscribe_to(sns.make(), endpoint=queue_arn("q0"))
     with pytest.raises(Refused) as caught:
@@ -404,8 +413,10 @@ def test_batches_that_are_refused(
 def test_an_entry_has_an_id(sns: SnsWorld) -> None:
     sns.make()
     refused = sns.refused("PublishBatch", TopicArn=NEWS, PublishBatchRequestEntries=[{"Message": "m"}])
-    assert refused[1].startswith("1 validation error detected: Value null at 'publishBatchRequestEntries.1.member.id'")
-    assert sns.refused("PublishBatch", TopicArn=NEWS)[0] == "ValidationError"
+    assert refused[1].startswith(
+        "1 validation error detected: Value null at 'publishBatchRequestEntries.1.member.id'"
+    )
+    assert sns.refused("PublishBatch", TopicArn=NEWS)[0] == "EmptyBatchRequest"
 
 
 def test_the_good_messages_of_a_standard_topic_are_published(sns: SnsWorld) -> None:
@@ -457,5 +468,3 @@ def test_a_batch_of_a_fifo_topic(sns: SnsWorld) -> None:
     assert (numbers[0] == numbers[2], numbers[0] < numbers[1]) == (True, True)
     ids = [each["MessageId"] for each in answer["Successful"]]
     assert (ids[0] == ids[2], ids[0] == ids[1]) == (True, False)
-
-

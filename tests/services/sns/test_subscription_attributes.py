@@ -117,8 +117,16 @@ UNKNOWN = "AttributeName"
             "X",
             "FilterPolicyScope: Invalid value [X]. Please use either MessageBody or MessageAttributes",
         ),
-        ("RedrivePolicy", '{"deadLetterTargetArn":"x"}', "RedrivePolicy: deadLetterTargetArn is an invalid arn"),
-        ("RedrivePolicy", '{"deadLetterTargetArn":7}', "RedrivePolicy: deadLetterTargetArn is an invalid arn"),
+        (
+            "RedrivePolicy",
+            '{"deadLetterTargetArn":"x"}',
+            "RedrivePolicy: deadLetterTargetArn is an invalid arn",
+        ),
+        (
+            "RedrivePolicy",
+            '{"deadLetterTargetArn":7}',
+            "RedrivePolicy: deadLetterTargetArn is an invalid arn",
+        ),
         (
             "RedrivePolicy",
             json.dumps({"deadLetterTargetArn": queue_arn("q", account="1" * 12)}),
@@ -167,7 +175,10 @@ def test_what_is_not_json(sns: SnsWorld, name: str) -> None:
         ('{"a":[]}', "Empty arrays are not allowed"),
         ('{"a":[{"prefix":1}]}', "prefix match pattern must be a string"),
         ('{"a":[{"unknown":"b"}]}', "Unrecognized match type unknown"),
-        ('{"a":["1"],"b":["1"],"c":["1"],"d":["1"],"e":["1"],"f":["1"]}', "Filter policy can not have more than 5 keys"),
+        (
+            '{"a":["1"],"b":["1"],"c":["1"],"d":["1"],"e":["1"],"f":["1"]}',
+            "Filter policy can not have more than 5 keys",
+        ),
     ],
 )
 def test_filters_that_are_refused(sns: SnsWorld, policy: str, text: str) -> None:
@@ -244,7 +255,9 @@ def archived(sns: SnsWorld) -> str:
     return sns.subscribe_to(topic, endpoint=queue_arn("q.fifo"))
 
 
-@pytest.mark.parametrize("policy", [replay(), replay(StartingPoint=NOW), replay(EndingPoint="2030-01-01T00:00:00.000Z")])
+@pytest.mark.parametrize(
+    "policy", [replay(), replay(StartingPoint=NOW), replay(EndingPoint="2030-01-01T00:00:00.000Z")]
+)
 def test_a_replay(sns: SnsWorld, policy: str) -> None:
     arn = archived(sns)
     change(sns, arn, "ReplayPolicy", policy)
@@ -288,3 +301,12 @@ def test_the_name_of_an_attribute_is_needed(sns: SnsWorld) -> None:
     assert sns.refused("SetSubscriptionAttributes", SubscriptionArn=arn) == ("InvalidParameter", text)
 
 
+def test_a_filter_has_a_bounded_number_of_members(sns: SnsWorld) -> None:
+    """Compiling it must not keep the event loop."""
+    arn = sns.subscribe_to(sns.make())
+    for count, is_taken in ((999, True), (1002, False)):
+        policy = json.dumps({"a": [{"anything-but": [str(number) for number in range(count)]}]})
+        if is_taken:
+            change(sns, arn, "FilterPolicy", policy)
+        else:
+            assert refused(sns, arn, "FilterPolicy", policy) == "FilterPolicy: Filter policy is too complex"

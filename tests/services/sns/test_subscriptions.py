@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from penstock.limits import DAY
+from penstock.limits import DAY, HOUR
 from penstock.names import Space
 from penstock.services.sns import SnsLimits
 from services.sns.world import ACCOUNT, ARN, REGION, Refused, SnsWorld, queue_arn
@@ -29,7 +29,9 @@ ASKED = [
 
 
 def subscribe(sns: SnsWorld, topic: str, protocol: str, endpoint: str, **members: Any) -> str:
-    answer: str = sns("Subscribe", TopicArn=topic, Protocol=protocol, Endpoint=endpoint, **members)["SubscriptionArn"]
+    answer: str = sns("Subscribe", TopicArn=topic, Protocol=protocol, Endpoint=endpoint, **members)[
+        "SubscriptionArn"
+    ]
     return answer
 
 
@@ -352,7 +354,10 @@ def test_only_the_subscriber_protects_a_subscription(sns: SnsWorld) -> None:
     assert (status, match.encode() in body) == (403, True)
     members = {"TopicArn": topic, "Token": token, "AuthenticateOnUnsubscribe": "true"}
     sns.space = Space(OTHER, REGION)
-    assert sns.refused("ConfirmSubscription", **members | {"TopicArn": topic}) == ("AuthorizationError", match)
+    assert sns.refused("ConfirmSubscription", **members | {"TopicArn": topic}) == (
+        "AuthorizationError",
+        match,
+    )
     sns.space = Space(ACCOUNT, REGION)
     sns("ConfirmSubscription", **members)
     refused = sns.refused("ConfirmSubscription", **members)
@@ -397,6 +402,17 @@ def test_a_link_ends_a_subscription_which_can_be_restored(sns: SnsWorld) -> None
     assert sns("ListSubscriptionsByTopic", TopicArn=topic) == {"Subscriptions": []}
 
 
+def test_what_was_subscribed_again_is_not_restored_beside_it(sns: SnsWorld) -> None:
+    topic = sns.make()
+    arn, token = pending(sns, topic)
+    confirm(sns, topic, token)
+    sns.link(f"Action=Unsubscribe&SubscriptionArn={arn}")
+    restoring = sns.token("UnsubscribeConfirmation")
+    newer, _ = pending(sns, topic)
+    assert newer != arn
+    assert sns.refused("ConfirmSubscription", TopicArn=topic, Token=restoring) == NOT_FOUND
+
+
 def test_a_pending_subscription_cannot_be_ended(sns: SnsWorld) -> None:
     arn, _ = pending(sns, sns.make())
     code, text = sns.refused("Unsubscribe", SubscriptionArn=arn)
@@ -438,6 +454,32 @@ def test_a_subscription_that_there_is_not(sns: SnsWorld) -> None:
     assert sns.refused("GetSubscriptionAttributes", SubscriptionArn=UNKNOWN) == NOT_FOUND
     members = {"AttributeName": "RawMessageDelivery", "AttributeValue": "true"}
     assert sns.refused("SetSubscriptionAttributes", SubscriptionArn=UNKNOWN, **members) == NOT_FOUND
+
+
+@pytest.mark.parametrize("ending", ["never confirmed", "ended by a link"])
+def test_what_nobody_confirms_is_removed(sns: SnsWorld, ending: str) -> None:
+    topic = sns.make()
+    kept = subscribe(sns, topic, "sqs", queue_arn("q"))
+    arn, token = pending(sns, topic)
+    if ending == "ended by a link":
+        confirm(sns, topic, token)
+        sns.link(f"Action=Unsubscribe&SubscriptionArn={arn}")
+    sns.advance(3 * DAY - HOUR)
+    assert sns.of_subscription(arn)["Endpoint"] == "http://a.test/"
+    sns.advance(2 * HOUR)
+    assert sns.refused("GetSubscriptionAttributes", SubscriptionArn=arn) == NOT_FOUND
+    assert [each["SubscriptionArn"] for each in sns("ListSubscriptions")["Subscriptions"]] == [kept]
+
+
+def test_who_asks_again_has_as_much_time_again(sns: SnsWorld) -> None:
+    topic = sns.make()
+    arn, _ = pending(sns, topic)
+    sns.advance(2 * DAY)
+    assert pending(sns, topic)[0] == arn
+    sns.advance(2 * DAY - HOUR)
+    assert sns("ConfirmSubscription", TopicArn=topic, Token=sns.token()) == {"SubscriptionArn": arn}
+    sns.advance(5 * DAY)
+    assert sns.of_subscription(arn)["PendingConfirmation"] == "false"
 
 
 # -- lists ---------------------------------------------------------------------------------------------------------

@@ -59,7 +59,11 @@ def test_subscriptions_are_counted(sns: SnsWorld) -> None:
     ended = sns.subscribe_to(arn, "sms", "+7654321")
     sns.link(f"Action=Unsubscribe&SubscriptionArn={ended}")
     shown = sns.attributes(arn)
-    assert [shown[f"Subscriptions{state}"] for state in ("Confirmed", "Pending", "Deleted")] == ["2", "1", "1"]
+    assert [shown[f"Subscriptions{state}"] for state in ("Confirmed", "Pending", "Deleted")] == [
+        "2",
+        "1",
+        "1",
+    ]
 
 
 ROLE = f"arn:aws:iam::{ACCOUNT}:role/logs"
@@ -195,7 +199,14 @@ SCOPE = "Policy statement action out of service scope!"
         (statement(Action="SNS:TagResource"), SCOPE),
         (
             json.dumps(
-                {"Statement": {"Effect": "Deny", "Principal": "*", "NotAction": "SNS:Publish", "Resource": "*"}}
+                {
+                    "Statement": {
+                        "Effect": "Deny",
+                        "Principal": "*",
+                        "NotAction": "SNS:Publish",
+                        "Resource": "*",
+                    }
+                }
             ),
             SCOPE,
         ),
@@ -248,12 +259,36 @@ def test_policies_that_a_topic_can_have(sns: SnsWorld, policy: str) -> None:
         ),
         ("FifoThroughputScope", "bad", "Invalid FifoThroughputScope: bad"),
         ("FifoThroughputScope", "topic", "Invalid FifoThroughputScope: topic"),
-        ("ArchivePolicy", '{"MessageRetentionPeriod":366}', "ArchivePolicy: MessageRetentionPeriod value is invalid"),
-        ("ArchivePolicy", '{"MessageRetentionPeriod":0}', "ArchivePolicy: MessageRetentionPeriod value is invalid"),
-        ("ArchivePolicy", '{"MessageRetentionPeriod":1.5}', "ArchivePolicy: MessageRetentionPeriod value is invalid"),
-        ("ArchivePolicy", '{"MessageRetentionPeriod":true}', "ArchivePolicy: MessageRetentionPeriod value is invalid"),
-        ("ArchivePolicy", '{"MessageRetentionPeriod":"x"}', "ArchivePolicy: MessageRetentionPeriod value is invalid"),
-        ("ArchivePolicy", '{"MessageRetentionPeriod":null}', "ArchivePolicy: MessageRetentionPeriod value is invalid"),
+        (
+            "ArchivePolicy",
+            '{"MessageRetentionPeriod":366}',
+            "ArchivePolicy: MessageRetentionPeriod value is invalid",
+        ),
+        (
+            "ArchivePolicy",
+            '{"MessageRetentionPeriod":0}',
+            "ArchivePolicy: MessageRetentionPeriod value is invalid",
+        ),
+        (
+            "ArchivePolicy",
+            '{"MessageRetentionPeriod":1.5}',
+            "ArchivePolicy: MessageRetentionPeriod value is invalid",
+        ),
+        (
+            "ArchivePolicy",
+            '{"MessageRetentionPeriod":true}',
+            "ArchivePolicy: MessageRetentionPeriod value is invalid",
+        ),
+        (
+            "ArchivePolicy",
+            '{"MessageRetentionPeriod":"x"}',
+            "ArchivePolicy: MessageRetentionPeriod value is invalid",
+        ),
+        (
+            "ArchivePolicy",
+            '{"MessageRetentionPeriod":null}',
+            "ArchivePolicy: MessageRetentionPeriod value is invalid",
+        ),
         ("ArchivePolicy", "x", "ArchivePolicy: Unable to parse JSON"),
         ("ArchivePolicy", "", "ArchivePolicy: Unable to parse JSON"),
         ("ArchivePolicy", '{"MessageRetentionPeriod":1}' + " " * 5000, "ArchivePolicy: Unable to parse JSON"),
@@ -312,4 +347,6 @@ def test_only_queues_get_large_messages(sns: SnsWorld) -> None:
     )
     sns.set(arn, "MaximumMessageSize", "262144")
     sns.subscribe_to(arn, "sms", "+1234567")
-    assert sns.set_refused(arn, "MaximumMessageSize", "262145").startswith("MaximumMessageSize: more than 262144")
+    assert sns.set_refused(arn, "MaximumMessageSize", "262145").startswith(
+        "MaximumMessageSize: more than 262144"
+    )

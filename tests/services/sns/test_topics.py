@@ -207,9 +207,7 @@ ARNS = [
 
 @pytest.mark.parametrize("action", ["GetTopicAttributes", "DeleteTopic", "ListSubscriptionsByTopic"])
 @pytest.mark.parametrize(("arn", "text"), ARNS)
-def test_what_is_not_the_arn_of_a_topic_here(
-    sns: SnsWorld, action: str, arn: str | None, text: str
-) -> None:
+def test_what_is_not_the_arn_of_a_topic_here(sns: SnsWorld, action: str, arn: str | None, text: str) -> None:
     given = {} if arn is None else {"TopicArn": arn}
     assert sns.refused(action, **given) == (INVALID, f"Invalid parameter: {text}")
 
@@ -229,7 +227,7 @@ def test_topics_are_listed_in_pages(sns: SnsWorld) -> None:
 
 
 def _pages(sns: SnsWorld) -> Iterator[list[str]]:
-    token = {}
+    token: dict[str, str] = {}
     while True:
         page = sns("ListTopics", **token)
         yield [topic["TopicArn"] for topic in page["Topics"]]

@@ -81,9 +81,7 @@ def test_an_empty_list_is_written(
 def test_texts_are_escaped_and_empty_ones_are_one_tag(sns: SnsWorld) -> None:
     sns.make()
     body = sns.form("GetTopicAttributes", TopicArn=NEWS).body.decode()
-    assert (
-        "      <entry>\n        <key>DisplayName</key>\n        <value/>\n      </entry>\n" in body
-    )
+    assert "      <entry>\n        <key>DisplayName</key>\n        <value/>\n      </entry>\n" in body
     assert "{&quot;Version&quot;:&quot;2008-10-17&quot;," in body
     sns.set(NEWS, "DisplayName", "<a & b>")
     body = sns.form("GetTopicAttributes", TopicArn=NEWS).body.decode()
@@ -110,10 +108,14 @@ def test_the_sequence_number_is_before_the_message_id(sns: SnsWorld) -> None:
 def test_an_error(sns: SnsWorld) -> None:
     answer = sns.form("GetTopicAttributes", TopicArn=NEWS)
     assert answer.status == 404
-    assert answer.body == (
-        f'<ErrorResponse xmlns="{NAMESPACE}">\n  <Error>\n    <Type>Sender</Type>\n    <Code>NotFound</Code>\n'
-        "    <Message>Topic does not exist</Message>\n  </Error>\n  <RequestId>rid</RequestId>\n</ErrorResponse>\n"
-    ).encode()
+    assert (
+        answer.body
+        == (
+            f'<ErrorResponse xmlns="{NAMESPACE}">\n  <Error>\n    <Type>Sender</Type>\n    <Code>NotFound</Code>\n'
+            "    <Message>Topic does not exist</Message>\n  </Error>\n"
+            "  <RequestId>rid</RequestId>\n</ErrorResponse>\n"
+        ).encode()
+    )
 
 
 def test_an_action_that_there_is_not(sns: SnsWorld) -> None:
@@ -132,7 +134,9 @@ def test_parameters_may_be_in_the_url(sns: SnsWorld) -> None:
 
 
 @pytest.mark.parametrize("signed_for", ["sqs", "sns"])
-def test_services_that_share_an_action_are_told_apart_by_the_signature(sns: SnsWorld, signed_for: str) -> None:
+def test_services_that_share_an_action_are_told_apart_by_the_signature(
+    sns: SnsWorld, signed_for: str
+) -> None:
     sns.signed_for = signed_for
     body = b"Action=AddPermission&Label=x"
     answer = sns.answer(form_request(body)).body
@@ -156,7 +160,10 @@ def test_maps_and_lists_of_requests(sns: SnsWorld) -> None:
     assert sns.attributes(f"{ARN}:a.fifo")["DisplayName"] == "shown"
     sns.form("UntagResource", **{"ResourceArn": f"{ARN}:a.fifo", "TagKeys.member.1": "team"})
     assert sns("ListTagsForResource", ResourceArn=f"{ARN}:a.fifo") == {"Tags": []}
-    sns.form("SetSMSAttributes", **{"attributes.entry.1.key": "DefaultSMSType", "attributes.entry.1.value": "Promotional"})
+    sns.form(
+        "SetSMSAttributes",
+        **{"attributes.entry.1.key": "DefaultSMSType", "attributes.entry.1.value": "Promotional"},
+    )
     body = sns.form("GetSMSAttributes", **{"attributes.member.1": "DefaultSMSType"}).body
     assert b"<value>Promotional</value>" in body
 
@@ -191,7 +198,7 @@ def test_messages_of_a_batch_with_attributes(sns: SnsWorld) -> None:
 def test_the_largest_batch_fits_into_a_form(sns: SnsWorld) -> None:
     """Ten messages with far more attributes each than a queue could take."""
     topic = sns.make()
-    parameters = {}
+    parameters: dict[str, str] = {}
     for entry in range(1, 11):
         begin = f"PublishBatchRequestEntries.member.{entry}"
         parameters |= {f"{begin}.Id": str(entry), f"{begin}.Message": "m"}
@@ -211,7 +218,9 @@ def test_a_client_of_boto_reads_what_is_written(sns: SnsWorld) -> None:
     topic = client.create_topic(Name="news", Tags=[{"Key": "a", "Value": ""}])["TopicArn"]
     assert client.list_tags_for_resource(ResourceArn=topic)["Tags"] == [{"Key": "a", "Value": ""}]
     assert client.list_subscriptions()["Subscriptions"] == []
-    subscription = client.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=queue_arn("q0"))["SubscriptionArn"]
+    subscription = client.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=queue_arn("q0"))[
+        "SubscriptionArn"
+    ]
     listed = client.list_subscriptions_by_topic(TopicArn=topic)["Subscriptions"]
     assert [each["SubscriptionArn"] for each in listed] == [subscription]
     answer = client.publish_batch(TopicArn=topic, PublishBatchRequestEntries=[{"Id": "x", "Message": "m"}])

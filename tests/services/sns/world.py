@@ -84,7 +84,7 @@ class SnsWorld(PublishingWorld):
         return response
 
     def __call__(self, action: str, **members: Any) -> dict[str, Any]:
-        """In JSON. Raises Refused."""
+        """Ask in JSON. Raises Refused."""
         response = self.answer(json_request(f"AmazonSNS.{action}", json.dumps(members).encode()))
         body: dict[str, Any] = json.loads(response.body) if response.body else {}
         if response.status != 200:
@@ -101,7 +101,7 @@ class SnsWorld(PublishingWorld):
         raise AssertionError(f"{action} was not refused: {answer}")
 
     def form(self, action: str, *, version: str = "2010-03-31", **parameters: str) -> Response:
-        """In the Query protocol, in XML."""
+        """Ask in the Query protocol, for XML."""
         named = {"Action": action, "Version": version, **parameters}
         return self.answer(form_request(urlencode(named).encode()))
 
@@ -197,5 +197,3 @@ class _Raw:
 
 def queue_arn(name: str, account: str = ACCOUNT, region: str = REGION) -> str:
     return f"arn:aws:sqs:{region}:{account}:{name}"
-
-

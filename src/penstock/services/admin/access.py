@@ -15,23 +15,27 @@ from penstock.services.admin.structs import (
     ListPermissionsRequest,
     ListPermissionsResult,
 )
-from penstock.services.admin.topics import all_topics, filter_to_test, topics_of
+from penstock.services.admin.subscribers import topic_or_subscription
+from penstock.services.admin.topics import all_topics, filter_to_test, topic_in_account, topics_of
 from penstock.wire.service import Call
 
 _EVENTS_DEFAULT, _EVENTS_MAX = 100, 1000
 _TOPICS = "sns:"  # how permissions on topics begin
+_ON_TOPICS = (all_topics, filter_to_test, topic_or_subscription)
 
 
 async def list_permissions(
     admin: Admin, request: ListPermissionsRequest, call: Call
 ) -> ListPermissionsResult:
-    """What the caller may do at present: with one queue, or with all queues, all topics and the server."""
+    """What the caller may do at present: with one queue or all queues, one topic or all topics, and the server."""
     name = QueueName(call.space.account, call.space.region, "*")
     found = None
     if request.queue is not None:
         name = queue_named(request.queue, request.account, call)
         found = await admin.broker.ask(DefinitionQuestion(name))
     queue, topics = queue_resource(name, found), topics_of(call.space)
+    if request.topic is not None:
+        topics = await topic_in_account(admin, request.topic, call)
     server = the_server(admin, request, call)
     asked = msgspec.structs.replace(call)  # each question leaves its verdict
     allowed, remedies = [], {}
@@ -41,7 +45,7 @@ async def list_permissions(
             row.grantable or not row.permission.startswith("penstock:") or row.resource is not the_server
         )
         try:
-            is_of_topics = row.permission.startswith(_TOPICS) or row.resource in (all_topics, filter_to_test)
+            is_of_topics = row.permission.startswith(_TOPICS) or row.resource in _ON_TOPICS
             authorize(asked, row, topics if is_of_topics else queue if about_queue else server)
         except AccessDenied as denied:
             if denied.remedy is not None:

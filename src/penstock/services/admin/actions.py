@@ -31,6 +31,11 @@ from penstock.services.admin.queues import get_queue, list_queues
 from penstock.services.admin.resources import all_queues, queue_in_path, the_server
 from penstock.services.admin.scaling import get_scaling
 from penstock.services.admin.server import backup, get_metrics, get_status, list_internal_queues, reload
+from penstock.services.admin.subscribers import (
+    list_failing_subscriptions,
+    list_recent_messages,
+    topic_or_subscription,
+)
 from penstock.services.admin.tasks import cancel_task, get_task, list_tasks, start_task
 from penstock.services.admin.testing import (
     advance_test_clock,
@@ -141,7 +146,15 @@ _ROWS = (
     _look("ListTopics", f"GET {_TOPICS}", tt.TopicsRequest, tt.TopicsResult, list_topics, all_topics, ("prefix",)),
     _look(
         "ListWaitingDeliveries", f"GET {_TOPICS}/deliveries", tt.DeliveriesRequest, tt.DeliveriesResult,
-        list_waiting_deliveries, all_topics, ("topic",), is_large=True,
+        list_waiting_deliveries, all_topics, ("topic", "subscription"), is_large=True,
+    ),
+    _look(
+        "ListFailingSubscriptions", f"GET {_TOPICS}/failing", tt.FailingRequest, tt.FailingResult,
+        list_failing_subscriptions, all_topics, ("topic", "subscription"),
+    ),
+    _look(
+        "ListRecentMessages", f"GET {_TOPICS}/recent", tt.RecentRequest, tt.RecentResult, list_recent_messages,
+        topic_or_subscription, ("topic", "subscription"), is_large=True,
     ),
     _look(
         "TestFilterPolicy", f"POST {_TOPICS}/test-filter", tt.TestFilterRequest, tt.TestFilterResult,

@@ -31,6 +31,7 @@ STATUS = {
     "QueueDoesNotExist": 404,
     "MessageDoesNotExist": 404,
     "TaskDoesNotExist": 404,
+    "TopicDoesNotExist": 404,
     "SubscriptionDoesNotExist": 404,
     "OutboxEntryDoesNotExist": 404,
     "MessageInFlight": 409,

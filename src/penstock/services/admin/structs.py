@@ -451,6 +451,7 @@ class ReloadResult(msgspec.Struct, kw_only=True):
 
 class ListPermissionsRequest(Asked, kw_only=True):
     queue: Annotated[str | None, InQuery()] = None  # without it: all queues, and the server
+    topic: Annotated[str | None, InQuery()] = None  # a name or an ARN; without it: all topics
     account: Annotated[str | None, InQuery()] = None
 
 

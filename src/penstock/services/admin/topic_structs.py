@@ -18,6 +18,8 @@ class TopicInfo(Absent, kw_only=True):
     pending: int
     deleted: int
     created_at: str
+    waiting: int  # messages on their way to endpoints
+    failing: int  # subscriptions that did not get a message, or whose last attempt failed
     display_name: str | None = None
 
 
@@ -35,6 +37,7 @@ class TopicsResult(Absent, kw_only=True):
 
 class DeliveriesRequest(Asked, kw_only=True):
     topic: Annotated[str | None, InQuery()] = None  # a name
+    subscription: Annotated[str | None, InQuery()] = None  # an ARN
     limit: Annotated[int | None, InQuery()] = None
     after: Annotated[str | None, InQuery()] = None
 
@@ -57,6 +60,65 @@ class WaitingDeliveryInfo(Absent, kw_only=True):
 class DeliveriesResult(Absent, kw_only=True):
     deliveries: list[WaitingDeliveryInfo]
     next: str | None = None
+
+
+class FailingRequest(DeliveriesRequest, kw_only=True):
+    pass
+
+
+class FailedAttemptInfo(Absent, kw_only=True):
+    """The last attempt to reach an endpoint, which failed."""
+
+    at: str
+    reason: str
+    number: int  # of the attempt, from 1
+    since: str  # no attempt has succeeded since then
+
+
+class UndeliveredInfo(Absent, kw_only=True):
+    """The last message that a subscriber did not get, and will not get."""
+
+    at: str
+    reason: str
+    count: int  # of such messages, since the server was started
+    dead_letter_queue: str | None = None  # the ARN of the queue that has it; without: the message is lost
+
+
+class FailingSubscriptionInfo(Absent, kw_only=True):
+    topic: str  # ARNs
+    subscription: str
+    protocol: str
+    endpoint: str  # without a password
+    attempt: FailedAttemptInfo | None = None
+    undelivered: UndeliveredInfo | None = None
+
+
+class FailingResult(Absent, kw_only=True):
+    subscriptions: list[FailingSubscriptionInfo]
+    next: str | None = None
+
+
+class RecentRequest(Asked, kw_only=True):
+    """Either a topic or a subscription."""
+
+    topic: Annotated[str | None, InQuery()] = None  # a name
+    subscription: Annotated[str | None, InQuery()] = None  # an ARN
+
+
+class RecentMessageInfo(Absent, kw_only=True):
+    """A message that was published lately."""
+
+    id: str
+    published_at: str
+    body: str  # for the protocol of the subscription
+    attributes: dict[str, MessageAttribute]
+    subject: str | None = None
+    group: str | None = None
+    passes: bool | None = None  # the filter of the subscription
+
+
+class RecentResult(Absent, kw_only=True):
+    messages: list[RecentMessageInfo]  # the latest first
 
 
 class TestFilterRequest(Asked, kw_only=True):

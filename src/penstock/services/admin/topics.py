@@ -18,6 +18,7 @@ from penstock.patterns import (
     compile_pattern,
     explaining_steps,
 )
+from penstock.publishing.questions import TopicQuestion
 from penstock.publishing.shard_topics import ShardTopics
 from penstock.publishing.summaries import TopicSummariesQuestion, TopicSummary
 from penstock.publishing.waiting import WaitingDeliveriesQuestion, WaitingDelivery, WaitingPlace
@@ -60,6 +61,16 @@ def topics_of(space: Space) -> Resource:
     return Resource(TopicName(space.account, space.region, "*").arn, space.account)
 
 
+async def topic_in_account(admin: Admin, text: str, call: Call) -> Resource:
+    """A topic, by its name or its ARN, with its policy. Raises Fault."""
+    name = TopicName.of_arn(text) or named_topic(text, call)
+    is_foreign = call.principal is None and name.account != call.space.account
+    topic = None if is_foreign else await admin.broker.ask(TopicQuestion(name))
+    if topic is None:
+        return Resource(name.arn, name.account)
+    return Resource(name.arn, name.account, topic.attributes.get("Policy"), topic.tags)
+
+
 async def list_topics(admin: Admin, request: TopicsRequest, call: Call) -> TopicsResult:
     """Topics with the number of their subscriptions; in order of their names, in pages."""
     limit = limit_of(request.limit, _TOPICS_DEFAULT, _TOPICS_MAX)
@@ -87,7 +98,26 @@ def _topic_info(summary: TopicSummary) -> TopicInfo:
         deleted=summary.deleted,
         created_at=wall_time(summary.created_ms),
         display_name=summary.display_name or None,
+        waiting=summary.waiting,
+        failing=summary.failing,
     )
+
+
+def named_topic(name: str, call: Call) -> TopicName:
+    """Raises Fault."""
+    if not is_topic_name(name):
+        raise invalid("topic", "the name of a topic")
+    return TopicName(call.space.account, call.space.region, name)
+
+
+def subscription_named(arn: str, call: Call) -> SubscriptionName:
+    """Raises Fault."""
+    name = SubscriptionName.of_arn(arn)
+    if name is None:
+        raise invalid("subscription", "the ARN of a subscription")
+    if call.principal is None and name.topic.account != call.space.account:
+        raise no_subscription()
+    return name
 
 
 async def list_waiting_deliveries(admin: Admin, request: DeliveriesRequest, call: Call) -> DeliveriesResult:
@@ -96,11 +126,13 @@ async def list_waiting_deliveries(admin: Admin, request: DeliveriesRequest, call
     after = None if request.after is None else WaitingPlace.parse(request.after)
     topic = None
     if request.topic is not None:
-        if not is_topic_name(request.topic):
-            raise invalid("topic", "the name of a topic")
-        topic = TopicName(call.space.account, call.space.region, request.topic)
+        topic = named_topic(request.topic, call)
+    if request.subscription is not None:
+        if topic is not None:
+            raise admin_fault("InvalidParameter", "Give either topic or subscription.")
+        topic = subscription_named(request.subscription, call).topic
     # One more than a page, to see whether there is another one.
-    question = WaitingDeliveriesQuestion(limit + 1, after, call.space.account, topic)
+    question = WaitingDeliveriesQuestion(limit + 1, after, call.space.account, topic, request.subscription)
     found = await admin.broker.ask(question)
     page = found[:limit]
     following = str(page[-1].place) if len(found) > limit else None
@@ -133,11 +165,9 @@ def filter_to_test(admin: Admin, request: TestFilterRequest, call: Call) -> Subs
     if request.subscription is None:
         everything = topics_of(call.space)
         return SubscriptionOfFilter(everything.arn, everything.account)
-    name = SubscriptionName.of_arn(request.subscription)
-    if name is None or request.scope is not None:
+    if request.scope is not None:
         raise invalid("subscription", "the ARN of a subscription, without a scope")
-    if call.principal is None and name.topic.account != call.space.account:
-        raise _no_subscription()
+    name = subscription_named(request.subscription, call)
     return SubscriptionOfFilter(
         name.topic.arn, name.topic.account, name=name, topics=admin.publishing.at(name.topic)
     )
@@ -187,13 +217,13 @@ async def _policy(request: TestFilterRequest, resource: SubscriptionOfFilter) ->
         return request.policy or "", choice_of(request.scope, "scope", _SCOPES)
     subscription = resource.topics.get_subscription(resource.name)
     if subscription is None:
-        raise _no_subscription()
+        raise no_subscription()
     await resource.topics.settled()
     attributes = subscription.attributes
     return attributes.get("FilterPolicy", ""), attributes.get("FilterPolicyScope", _ATTRIBUTES)
 
 
-def _no_subscription() -> Exception:
+def no_subscription() -> Exception:
     return admin_fault(
         "SubscriptionDoesNotExist", "The subscription does not exist in this account and region."
     )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from penstock.publishing.errors import SubscriptionMissing
+from penstock.publishing.shard_topics import ShardTopics
 from penstock.services.sns.faults import authorization_error
 from penstock.services.sns.resources import Sns, SubscriptionResource
 from penstock.services.sns.structs import ConfirmSubscriptionRequest, ConfirmSubscriptionResult
@@ -20,6 +22,8 @@ async def confirm_subscription(
     protects = (request.AuthenticateOnUnsubscribe or "").lower() == "true"
     if protects:
         _check_confirmer(subscription, call)
+    if subscription.state is State.DELETED:
+        _check_not_replaced(topics, subscription)
     if subscription.state is not State.CONFIRMED or protects:
         confirmed: Subscription = msgspec.structs.replace(
             subscription,
@@ -31,6 +35,12 @@ async def confirm_subscription(
         topics.put_subscription(confirmed)
     await topics.settled()
     return ConfirmSubscriptionResult(SubscriptionArn=subscription.name.arn)
+
+
+def _check_not_replaced(topics: ShardTopics, subscription: Subscription) -> None:
+    """Raises SubscriptionMissing if the endpoint has subscribed again, so that it does not get everything twice."""
+    if topics.subscription_to(subscription.name.topic, subscription.protocol, subscription.endpoint):
+        raise SubscriptionMissing
 
 
 def _check_confirmer(subscription: Subscription, call: Call) -> None:

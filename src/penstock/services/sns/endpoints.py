@@ -9,11 +9,12 @@ from urllib.parse import urlsplit
 import msgspec
 
 from penstock.names import QueueName, is_account, is_region
-from penstock.services.sns.faults import invalid, sns_fault
-from penstock.services.sns.limits import EMAIL_LENGTH_MAX, PHONE_LENGTH_MAX
+from penstock.services.sns.faults import invalid, no_value, sns_fault
+from penstock.services.sns.limits import EMAIL_LENGTH_MAX, MESSAGE_BYTES_MAX, PHONE_LENGTH_MAX
 from penstock.services.sns.mobile_records import EndpointName
+from penstock.services.sns.topic_attributes import message_bytes_max
 from penstock.services.sns.validation import has_control_characters
-from penstock.topics.records import Subscription
+from penstock.topics.records import Subscription, Topic
 
 _FIFO = ".fifo"
 _QUEUE = re.compile(r"[A-Za-z0-9_-]{1,80}|[A-Za-z0-9_-]{1,75}\.fifo")
@@ -115,6 +116,25 @@ PROTOCOLS = {
 
 def is_fifo(endpoint: str) -> bool:
     return endpoint.endswith(_FIFO)
+
+
+def check_endpoint(topic: Topic, protocol: str, endpoint: str | None) -> None:
+    """Raises Fault if no subscription of the topic can have this endpoint."""
+    row = PROTOCOLS[protocol]
+    if topic.name.is_fifo and protocol != "sqs":
+        raise invalid(f"Invalid protocol type: {protocol}")
+    if not endpoint:
+        raise no_value("Endpoint")
+    row.check(endpoint)
+    if row.missing:
+        raise invalid(f"Protocol Reason: this server has no {row.missing} that {protocol} endpoints could be")
+    if protocol == "sqs" and is_fifo(endpoint) and not topic.name.is_fifo:
+        # SNS says the first words twice.
+        raise invalid(
+            "Invalid parameter: Endpoint Reason: FIFO SQS Queues can not be subscribed to standard SNS topics"
+        )
+    if message_bytes_max(topic) > MESSAGE_BYTES_MAX and not row.takes_large:
+        raise invalid(f"Protocol Reason: only queues get messages of more than {MESSAGE_BYTES_MAX} bytes")
 
 
 def shown_endpoint(subscription: Subscription) -> str:

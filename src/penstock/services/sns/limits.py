@@ -24,7 +24,8 @@ TOPIC_MESSAGE_BYTES_MIN, TOPIC_MESSAGE_BYTES_MAX = 1024, 1024 * 1024  # that a t
 BATCH_ENTRIES_MAX = 10
 BATCH_ID_LENGTH_MAX = 80
 BATCH_MEMBERS_MAX = 2000
-"""Of all lists and maps of one PublishBatch, and parameters of its form: ten messages with 60 attributes each."""
+"""The members of all lists and maps of one PublishBatch may be so many, and the parameters of its form: ten messages
+have 60 attributes each."""
 ID_LENGTH_MAX = 128  # a message group, a deduplication id
 
 ATTRIBUTE_NAME_BYTES_MAX = 256
@@ -38,6 +39,7 @@ POLICY_STATEMENTS_MAX = 100
 LABEL_LENGTH_MAX = 256
 PERMISSION_ACCOUNTS_MAX = 1000  # of one AddPermission: more do not fit into the policy
 REDRIVE_BYTES_MAX = 4096
+FILTER_MEMBERS_MAX = 1000  # of all lists and objects: no more can be of use but in one anything-but
 ARCHIVE_LENGTH_MAX, ARCHIVE_DAYS_MAX = 4096, 365
 REPLAY_BYTES_MAX = 4096
 
@@ -61,9 +63,9 @@ class SnsLimits(msgspec.Struct, frozen=True, kw_only=True):
     fifo_topics_max: int = 1_000
     subscriptions_max: int = 12_500_000  # of a topic
     fifo_subscriptions_max: int = 100
-    filters_max: int = 200  # of a topic
+    filters_max: int = 1_000  # of a topic; SNS: 200, which AWS raises on request
     topic_bytes_max: int = 256 * 1024 * 1024
-    """Of all topics and subscriptions in one shard that the account of the topics has, with their attributes."""
+    """All topics and subscriptions that the account has in one shard take so many, with their attributes."""
     applications_max: int = 100  # of an account, in all regions
     endpoints_max: int = 10_000
     phone_numbers_max: int = 1_000  # in the sandbox

@@ -205,7 +205,7 @@ class PublishBatchRequestEntry(MessageParts):
 
 
 class PublishBatchRequest(OnTopic):
-    PublishBatchRequestEntries: Annotated[Many[PublishBatchRequestEntry] | None, Required()] = None
+    PublishBatchRequestEntries: Many[PublishBatchRequestEntry] | None = None  # botocore sends no empty list
 
 
 class PublishBatchResultEntry(SnsStruct, kw_only=True):

@@ -10,7 +10,7 @@ import msgspec
 from penstock.errors import QuotaReached
 from penstock.publishing.questions import SubscriptionsQuestion
 from penstock.publishing.shard_topics import ShardTopics
-from penstock.services.sns.endpoints import PROTOCOLS, is_fifo, queue_of, shown_endpoint
+from penstock.services.sns.endpoints import PROTOCOLS, check_endpoint, queue_of, shown_endpoint
 from penstock.services.sns.faults import (
     AttributeInvalid,
     authorization_error,
@@ -84,24 +84,11 @@ async def subscribe(sns: Sns, request: SubscribeRequest, call: Call) -> Subscrib
 
 async def _check_endpoint(sns: Sns, topic: Topic, protocol: str, endpoint: str | None, call: Call) -> None:
     """Raises Fault if the topic cannot have this endpoint."""
-    row = PROTOCOLS[protocol]
-    if topic.name.is_fifo and protocol != "sqs":
-        raise invalid(f"Invalid protocol type: {protocol}")
-    if not endpoint:
-        raise no_value("Endpoint")
-    row.check(endpoint)
-    if row.missing:
-        raise invalid(f"Protocol Reason: this server has no {row.missing} that {protocol} endpoints could be")
-    if protocol == "sqs" and is_fifo(endpoint) and not topic.name.is_fifo:
-        # SNS says the first words twice.
-        raise invalid(
-            "Invalid parameter: Endpoint Reason: FIFO SQS Queues can not be subscribed to standard SNS topics"
-        )
-    account = call.space.account
+    check_endpoint(topic, protocol, endpoint)
+    assert endpoint is not None
+    row, account = PROTOCOLS[protocol], call.space.account
     if row.is_http and not await sns.publishing.endpoints.may_subscribe(account, protocol, endpoint):
         raise invalid("Unreachable Endpoint")
-    if message_bytes_max(topic) > MESSAGE_BYTES_MAX and not row.takes_large:
-        raise invalid(f"Protocol Reason: only queues get messages of more than {MESSAGE_BYTES_MAX} bytes")
     if protocol == "application":
         await _check_device(sns, endpoint, call)
 
@@ -152,8 +139,13 @@ def _again(
     """What a second Subscribe with the same endpoint finds. Raises Fault."""
     if not has_same_attributes(present, wanted, attributes):
         raise invalid_attributes("Subscription already exists with different attributes")
-    if present.state is not State.PENDING or wanted.state is not State.CONFIRMED:
+    if present.state is not State.PENDING:
         return present
+    if wanted.state is State.PENDING:
+        # It waits for as long as for the first confirmation.
+        asked_again: Subscription = msgspec.structs.replace(present, created_ms=wanted.created_ms)
+        topics.put_subscription(asked_again)
+        return asked_again
     # The owner of the topic has asked for it, and now the owner of the queue has subscribed.
     confirmed: Subscription = msgspec.structs.replace(
         present,
@@ -173,7 +165,7 @@ def _check_room(sns: Sns, topics: ShardTopics, topic: Topic, wanted: Subscriptio
     if message_bytes_max(topic) > MESSAGE_BYTES_MAX:
         most = min(most, LARGE_MESSAGE_SUBSCRIPTIONS_MAX)
     counts = topics.counts(topic.name)
-    if counts.confirmed + counts.pending >= most:
+    if sum(counts) >= most:
         raise QuotaReached("subscriptions", most)
     _check_filters(sns, topics, None, wanted)
     sns.check_room(topics, None, wanted)
