@@ -21,6 +21,7 @@ from penstock.cli import main
 from penstock.server.reload import RUN_TIME
 from penstock.server.settings.config import Setting, settings
 from penstock.server.settings.load import load_config
+from penstock.services.sns import ACTIONS as SNS_ACTIONS
 from penstock.services.sqs import ACTIONS
 from penstock.services.sqs.attributes import READABLE
 from support.documents import DOCUMENTS, ROOT, anchors, blocks, committable, links
@@ -324,5 +325,8 @@ def test_the_compatibility_page_is_up_to_date() -> None:
 
 def test_every_action_and_attribute_is_used_by_a_test() -> None:
     page = compatibility.PAGE.read_text(encoding="utf-8")
-    names = {*ACTIONS, *READABLE, *compatibility.MESSAGE_ATTRIBUTES} - {"All"}
+    names = {
+        *ACTIONS, *READABLE, *compatibility.MESSAGE_ATTRIBUTES, *SNS_ACTIONS,
+        *compatibility.TOPIC_ATTRIBUTES, *compatibility.SUBSCRIPTION_ATTRIBUTES,
+    } - {"All"}  # fmt: skip
     assert {name for name in names if f"| `{name}` |" not in page} == set()

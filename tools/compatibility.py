@@ -10,12 +10,16 @@ import re
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
-from monitoring.differences import ACCEPTED, REFUSED
+from monitoring import differences as cloudwatch_differences
 from penstock.services.cloudwatch import ACTIONS as CLOUDWATCH_ACTIONS
+from penstock.services.sns import ACTIONS as SNS_ACTIONS
+from penstock.services.sns.topic_attributes import SETTABLE
 from penstock.services.sqs import ACTIONS
 from penstock.services.sqs.attributes import READABLE
+from services.sns import differences as sns_differences
 
 TESTS = Path(__file__).parent.parent / "tests"
 PAGE = TESTS.parent / "docs" / "compatibility.md"
@@ -60,6 +64,20 @@ CLOUDWATCH_SUITES = [
     Suite("Go", _glob("clients/go/cloudwatch_test.go"), r"^func Test|t\.Run\("),
 ]
 
+SNS_SUITES = [
+    Suite("JSON and Query", _glob("services/sns/test_[!dp]*.py", "services/sns/test_publish.py"), _PYTHON),
+    Suite("permissions", _glob("services/sns/test_permissions.py"), _PYTHON),
+    Suite("boto3", _glob("clients/python/test_topic*.py"), _PYTHON),
+    Suite("JavaScript", _glob("clients/javascript/*sns*.test.js"), r"^\s*(?:test|it)\("),
+    Suite("Java", _glob("clients/java/src/**/Sns*.java"), r"^\s*@Test"),
+    Suite("Go", _glob("clients/go/sns_test.go"), r"^func Test|t\.Run\("),
+]
+
+TOPIC_ATTRIBUTES = sorted(name for name in SETTABLE if "Feedback" not in name)
+SUBSCRIPTION_ATTRIBUTES = [
+    "DeliveryPolicy", "FilterPolicy", "FilterPolicyScope", "RawMessageDelivery", "RedrivePolicy", "ReplayPolicy",
+]  # fmt: skip
+
 MESSAGE_ATTRIBUTES = [
     "AWSTraceHeader", "ApproximateFirstReceiveTimestamp", "ApproximateReceiveCount", "DeadLetterQueueSourceArn",
     "MessageDeduplicationId", "MessageGroupId", "SenderId", "SentTimestamp", "SequenceNumber",
@@ -101,7 +119,7 @@ def table(title: str, names: Iterable[str], among: Iterable[Suite] = SUITES) -> 
 def page() -> str:
     return f"""# Compatibility
 
-Which actions and attributes of Amazon SQS and CloudWatch are supported, and which test suites use them with real
+Which actions and attributes of Amazon SQS, SNS and CloudWatch are supported, and which test suites use them with real
 clients: a tick means that the code of a test names it. `tools/compatibility.py` writes this page; what no test uses
 is not listed. `make test` runs the first columns, `make test-clients` the clients of other languages and versions.
 
@@ -117,6 +135,26 @@ is not listed. `make test` runs the first columns, `make test-clients` the clien
 
 {table("attribute", MESSAGE_ATTRIBUTES)}
 
+## SNS
+
+All actions of SNS, for [topics](topics.md):
+
+{table("action", sorted(SNS_ACTIONS), SNS_SUITES)}
+
+Attributes of topics; those of delivery status logging are not listed:
+
+{table("attribute", TOPIC_ATTRIBUTES, SNS_SUITES)}
+
+Attributes of subscriptions:
+
+{table("attribute", SUBSCRIPTION_ATTRIBUTES, SNS_SUITES)}
+
+These requests are answered otherwise than by SNS:
+
+{_differences(sns_differences)}
+
+More [differences](topics.md#differences-from-amazon-sns) do not concern single requests.
+
 ## CloudWatch
 
 Actions of the [CloudWatch API](cloudwatch.md):
@@ -125,15 +163,15 @@ Actions of the [CloudWatch API](cloudwatch.md):
 
 All other actions are refused with `InvalidAction`. These requests are answered otherwise than by CloudWatch:
 
-{_differences()}
+{_differences(cloudwatch_differences)}
 
 More [differences](cloudwatch.md#differences-from-cloudwatch) do not concern single requests.
 """
 
 
-def _differences() -> str:
-    rows = [f"| {each.what} | `{each.code}`: {each.text} |" for each in REFUSED]
-    rows += [f"| {what} | {happens} |" for what, happens in ACCEPTED]
+def _differences(of: ModuleType) -> str:
+    rows = [f"| {each.what} | `{each.code}`: {each.text} |" for each in of.REFUSED]
+    rows += [f"| {what} | {happens} |" for what, happens in of.ACCEPTED]
     return "\n".join(["| request | answer |", "|---|---|", *rows])
 
 
