@@ -31,23 +31,31 @@ class Suite(NamedTuple):
     begins: str  # a pattern for the first line of a test, in this language
 
 
+_OF_TOPICS = re.compile("sns|topic", re.IGNORECASE)
+
+
 def _glob(*patterns: str) -> Callable[[], list[Path]]:
     return lambda: sorted(file for pattern in patterns for file in TESTS.glob(pattern))
 
 
+def _without_topics(*patterns: str) -> Callable[[], list[Path]]:
+    """Queues and topics have actions and attributes of the same names."""
+    return lambda: [file for file in _glob(*patterns)() if not _OF_TOPICS.search(file.name)]
+
+
 _PYTHON = r"^(?:async )?def test_|^    (?:async )?def test_"
 SUITES = [
-    Suite("boto3 and raw JSON", _glob("e2e/test_[!q]*.py", "e2e/test_queues.py"), _PYTHON),
+    Suite("boto3 and raw JSON", _without_topics("e2e/test_[!q]*.py", "e2e/test_queues.py"), _PYTHON),
     Suite(
         "error rows, both protocols",
         _glob("e2e/errors/*.py"),
         r"^\s*\*?\(?(?:parameter|missing|malformed|sqs|Row)\(",
     ),
     Suite("Query", _glob("e2e/test_query_*.py", "support/query_client.py"), _PYTHON),
-    Suite("Python clients", _glob("clients/python/*.py", "clients/aio/*.py"), _PYTHON),
-    Suite("JavaScript", _glob("clients/javascript/*.js"), r"^\s*(?:test|it)\("),
-    Suite("Java", _glob("clients/java/src/**/*.java"), r"^\s*@Test"),
-    Suite("Go", _glob("clients/go/*_test.go"), r"^func Test|t\.Run\("),
+    Suite("Python clients", _without_topics("clients/python/*.py", "clients/aio/*.py"), _PYTHON),
+    Suite("JavaScript", _without_topics("clients/javascript/*.js"), r"^\s*(?:test|it)\("),
+    Suite("Java", _without_topics("clients/java/src/**/*.java"), r"^\s*@Test"),
+    Suite("Go", _without_topics("clients/go/*_test.go"), r"^func Test|t\.Run\("),
     Suite("Rust", _glob("clients/rust/**/*.rs"), r"#\[tokio::test"),
 ]
 
@@ -67,9 +75,11 @@ CLOUDWATCH_SUITES = [
 SNS_SUITES = [
     Suite("JSON and Query", _glob("services/sns/test_[!dp]*.py", "services/sns/test_publish.py"), _PYTHON),
     Suite("permissions", _glob("services/sns/test_permissions.py"), _PYTHON),
-    Suite("boto3", _glob("clients/python/test_topic*.py"), _PYTHON),
+    Suite("boto3", _glob("clients/python/test_topic*.py", "e2e/test_sns_*.py"), _PYTHON),
+    Suite("Terraform, replayed", _glob("e2e/test_terraform_topics.py"), r"^    def |^def test_|^_[A-Z]"),
+    Suite("AWS CLI", _glob("e2e/test_aws_cli_topics.py"), _PYTHON),
     Suite("JavaScript", _glob("clients/javascript/*sns*.test.js"), r"^\s*(?:test|it)\("),
-    Suite("Java", _glob("clients/java/src/**/Sns*.java"), r"^\s*@Test"),
+    Suite("Java", _glob("clients/java/src/**/Sns*.java"), r"^class |^\s*@Test"),
     Suite("Go", _glob("clients/go/sns_test.go"), r"^func Test|t\.Run\("),
 ]
 
@@ -88,7 +98,16 @@ def spellings(name: str) -> re.Pattern[str]:
     """Matches a name as the wire, Python, JavaScript, Java, Go and Rust spell it."""
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
     camel = name[0].lower() + name[1:]
-    forms = {name, snake, snake.upper(), camel, f"{name}Command", f"{name}Input", f"{name}Request"}
+    forms = {
+        name,
+        snake,
+        snake.upper(),
+        snake.replace("_", "-"),
+        camel,
+        f"{camel}Paginator",
+        f"paginate{name}",
+    }
+    forms |= {f"{name}{kind}" for kind in ("Command", "Input", "Request")}
     return re.compile(
         rf"(?<![A-Za-z0-9_])(?:{'|'.join(sorted(forms, key=len, reverse=True))})(?![A-Za-z0-9_])"
     )

@@ -31,6 +31,7 @@ PACKAGES = {
     "extended_python": "sqs_extended_client",
     "fastapi_app": "fastapi",
     "laravel_app": "tree_sitter_php",
+    "validators": "sns_message_validator",
 }
 collect_ignore = [folder for folder, package in PACKAGES.items() if importlib.util.find_spec(package) is None]
 if not Path(sys.prefix).resolve().is_relative_to(TARGET.parents[1]):
@@ -70,3 +71,17 @@ def sqs_resource(reach: dict[str, str]) -> Any:
     import boto3
 
     return boto3.resource("sqs", **reach)
+
+
+@pytest.fixture
+def sns(reach: dict[str, str]) -> Any:
+    import boto3
+
+    return boto3.client("sns", **reach)
+
+
+@pytest.fixture
+def sns_resource(reach: dict[str, str]) -> Any:
+    import boto3
+
+    return boto3.resource("sns", **reach)

@@ -25,6 +25,7 @@ from rich.table import Table
 
 from clients.reports import Case
 from clients.suites import CACHE, SUITES, Suite
+from support.certificates import write_certificate
 from support.process import ServerProcess
 
 COMMAND_S_MAX = 600
@@ -50,7 +51,8 @@ class Failed(Exception):
 class Runner:
     """Runs the commands of one suite and keeps their output."""
 
-    def __init__(self, log: Path, endpoint: str | None) -> None:
+    def __init__(self, log: Path, endpoint: str | None, authority: Path | None = None) -> None:
+        """``authority``: of the server's certificate."""
         self.log = log
         self.strict = True
         self.code = 0  # what the last command ended with
@@ -61,6 +63,8 @@ class Runner:
         self._environment |= {"AWS_EC2_METADATA_DISABLED": "true", "AWS_CONFIG_FILE": os.devnull}
         if endpoint is not None:
             self._environment["SQS_ENDPOINT"] = endpoint
+        if authority is not None:
+            self._environment["NODE_EXTRA_CA_CERTS"] = str(authority)
 
     def __call__(self, command: Sequence[str | Path], folder: Path) -> str:
         process = subprocess.Popen(
@@ -87,8 +91,11 @@ def try_client(suite: Suite) -> Result:
     log = CACHE / f"{suite.name}.log"
     log.write_text("")
     try:
-        with ServerProcess("--memory") if suite.needs_server else nullcontext() as server:
-            run = Runner(log, server.url if server is not None else None)
+        tls = write_certificate(CACHE / f"{suite.name}-tls") if suite.needs_tls else None
+        flags = () if tls is None else ("--tls-certificate", str(tls.certificate), "--tls-key", str(tls.key))
+        with ServerProcess("--memory", *flags) if suite.needs_server else nullcontext() as server:
+            endpoint = server.facts["listening"] if server is not None else None
+            run = Runner(log, endpoint, None if tls is None else tls.authority)
             suite.install(run)
             version = suite.version(run)
             run.strict = False  # a tool ends with an error when a case failed: the report says which

@@ -52,6 +52,8 @@ class Suite:
     client: str
     tools: tuple[Tool, ...] = ()
     needs_server = True
+    needs_tls = False
+    """Its server speaks HTTPS."""
     alone_in: str | None = None
     """Suites that share a folder or the cache of a tool name it here: they run one after the other."""
 
@@ -129,6 +131,7 @@ class CopiedSuite(Suite):
 class NodeSuite(CopiedSuite):
     client: str
     file: str
+    needs_tls: bool = False
     sources = "javascript"
     alone_in = "npm"
     tools = (Tool("node", ("--version",), (20,)), Tool("npm", ("--version",), (9,)))
@@ -200,21 +203,27 @@ class JavaToolSuite(PythonSuite):
         return found[1]
 
 
+@dataclass
 class GoSuite(CopiedSuite):
-    client = "AWS SDK for Go v2"
+    client: str
+    package: str
+    """Where its tests are, below the folder."""
+    module: str
+    """The one whose version is shown."""
     sources = "go"
-    tools = (Tool("go", ("version",), (1, 24)),)
+    alone_in = "go"
+    tools = (Tool("go", ("version",), (1, 24, 4)),)
 
     def install(self, run: Run) -> None:
         self.copy()
         run(["go", "mod", "tidy"], self.folder)
 
     def cases(self, run: Run) -> list[Case]:
-        return from_go(run(["go", "test", "-json", "-count=1", "./..."], self.folder).splitlines())
+        return from_go(run(["go", "test", "-json", "-count=1", self.package], self.folder).splitlines())
 
     def version(self, run: Run) -> str:
-        module = "github.com/aws/aws-sdk-go-v2/service/sqs"
-        return run(["go", "list", "-m", "-f", "{{.Version}}", module], self.folder).strip().removeprefix("v")
+        shown = run(["go", "list", "-m", "-f", "{{.Version}}", self.module], self.folder)
+        return shown.strip().removeprefix("v")
 
 
 class RustSuite(CopiedSuite):
@@ -307,23 +316,26 @@ RECIPES = (
     ),
 )  # fmt: skip
 
+
+def celery_tests(*names: str) -> tuple[str, ...]:
+    return tuple(f"celery_app/test_{name}.py" for name in names)
+
+
 SUITES: tuple[Suite, ...] = (
     PythonSuite("boto3 of 2023 (Query)", "boto3", ("python",), ("boto3==1.28.80", "botocore==1.31.80")),
     PythonSuite("aiobotocore", "aiobotocore", ("aio",), ("aiobotocore>=3.10,<4",)),
     # kombu 5.7.0 ends its worker when a receive fails with 5xx or a reset connection: it takes an empty list for a
-    # mapping. Recovery is tested with the version before it.
-    PythonSuite("Celery 5.6", "celery", ("celery_app",), ("celery[sqs]>=5.6,<5.7", "kombu[sqs]>=5.6,<5.7")),
-    PythonSuite(
-        "Celery",
-        "celery",
-        ("celery_app/test_example.py", "celery_app/test_speed.py", "celery_app/test_worker.py"),
-        ("celery[sqs]>=5.7,<6",),
-    ),
+    # mapping. Recovery is tested with the version before it, and fan-out, which that does not have, with this one.
+    PythonSuite("Celery 5.6", "celery", celery_tests("example", "recovery", "speed", "worker"),
+                ("celery[sqs]>=5.6,<5.7", "kombu[sqs]>=5.6,<5.7")),
+    PythonSuite("Celery", "celery", celery_tests("example", "fanout", "speed", "worker"), ("celery[sqs]>=5.7,<6",)),
     PythonSuite("FastAPI", "fastapi", ("fastapi_app",), ("fastapi>=0.115,<1", "uvicorn>=0.34,<1", "httpx>=0.28,<1")),
     PythonSuite("Django", "django", ("django_app",), ("django>=5.2,<7",)),
     PythonSuite(
         "Laravel (syntax)", "tree-sitter-php", ("laravel_app",), ("tree-sitter>=0.23", "tree-sitter-php>=0.23")
     ),
+    PythonSuite("Validators of messages (Python)", "aws-sns-message-validator", ("validators",),
+                ("aws-sns-message-validator>=0.0.5,<1", "django-ses[events]>=4.8,<5", "boto3>=1.42,<2")),
     PythonSuite("dramatiq_sqs", "dramatiq_sqs", ("dramatiq_app",), ("dramatiq>=2,<3", "dramatiq_sqs>=0.4,<1")),
     PythonSuite("amazon-sqs-extended-client", "amazon-sqs-extended-client", ("extended_python",),
                 ("amazon-sqs-extended-client>=1.0.1,<2", "boto3>=1.42,<2")),
@@ -337,10 +349,13 @@ SUITES: tuple[Suite, ...] = (
     PythonSuite("FastStream", "faststream", ("adapters/test_faststream.py",), ("--editable", ".[faststream]")),
     PythonSuite("taskiq", "taskiq", ("adapters/test_taskiq.py",), ("--editable", ".[taskiq]")),
     NodeSuite("@aws-sdk/client-sqs", "client-sqs.test.js"),
+    NodeSuite("@aws-sdk/client-sns", "client-sns.test.js"),
+    NodeSuite("sns-validator", "sns-validator.test.js", needs_tls=True),
     NodeSuite("sqs-consumer", "sqs-consumer.test.js"),
     MavenSuite("AWS SDK for Java v2", "java", r"<sdk\.version>(.+?)<"),
     MavenSuite("Spring Cloud AWS", "spring", r"starter-sqs</artifactId>\s*<version>(.+?)<", example="spring"),
-    GoSuite(),
+    GoSuite("AWS SDK for Go v2", ".", "github.com/aws/aws-sdk-go-v2/service/sqs"),
+    GoSuite("Watermill (Go)", "./watermill", "github.com/ThreeDotsLabs/watermill-aws"),
     RustSuite(),
     *RECIPES,
 )  # fmt: skip

@@ -131,6 +131,54 @@ def test_fifo_queues_have_metrics_of_their_own(server: ServerProcess) -> None:
     assert groups == {"seen.fifo"}
 
 
+def sns(server: ServerProcess, action: str, **members: Any) -> dict[str, Any]:
+    api = ApiSession(server.url, "us-east-1")
+    try:
+        answer: dict[str, Any] = api.sns(action, **members)
+        return answer
+    finally:
+        api.close()
+
+
+def test_topics_of_all_processes(server: ServerProcess) -> None:
+    url = call(server, "CreateQueue", QueueName="reader")["QueueUrl"]
+    name = call(server, "GetQueueAttributes", QueueUrl=url, AttributeNames=["QueueArn"])
+    reader = name["Attributes"]["QueueArn"]
+    filters = [None, '{"kind":["x"]}', None]
+    for number in range(4):
+        arn = sns(server, "CreateTopic", Name=f"news-{number}")["TopicArn"]
+        for filter, endpoint in zip(filters, [reader, f"{reader}2", f"{reader}3"], strict=True):
+            attributes = {
+                "FilterPolicy": filter,
+                "RedrivePolicy": json.dumps({"deadLetterTargetArn": reader}),
+            }
+            given = {key: value for key, value in attributes.items() if value is not None}
+            sns(server, "Subscribe", TopicArn=arn, Protocol="sqs", Endpoint=endpoint, Attributes=given)
+        for _ in range(number):
+            sns(server, "Publish", TopicArn=arn, Message="x")
+    names = [
+        "messages_published",
+        "notifications_failed",
+        "notifications_filtered_out",
+        "notifications_redriven",
+    ]
+
+    def counted(number: int) -> dict[str, float]:
+        metrics = scrape(server)
+        about = {"topic": f"news-{number}", "account": "000000000000", "region": "us-east-1"}
+        delivered = total(metrics, "penstock_sns_notifications_delivered_total", **about)
+        assert delivered >= number, "a message on its way to another shard counts, too"
+        return {name: total(metrics, f"penstock_sns_{name}_total", **about) for name in names}
+
+    for number in range(4):
+        expected = dict.fromkeys(names, float(number))
+        until(lambda: counted(number) == expected, f"{number} of each are counted")  # noqa: B023
+    metrics = scrape(server)
+    assert total(metrics, "penstock_sns_topics") == 4
+    shown = {dict(labels)["topic"] for labels in metrics["penstock_sns_messages_published_total"]}
+    assert shown == {f"news-{number}" for number in range(4)}
+
+
 def test_requests_by_action_and_code(server: ServerProcess) -> None:
     before = scrape(server)
     url = call(server, "CreateQueue", QueueName="asked")["QueueUrl"]
@@ -223,6 +271,28 @@ def test_queues_beyond_the_limit_are_summed_up(tmp_path: Path) -> None:
         call(server, "DeleteQueue", QueueUrl=f"{server.url}/000000000000/many-1")
         names = {dict(labels)["queue"] for labels in scrape(server)["penstock_sqs_messages_sent_total"]}
         assert names == {"many-0", "many-2", "many-3", "*"}
+
+
+def test_topics_beyond_the_limit_are_summed_up(tmp_path: Path) -> None:
+    with ServerProcess("--data", str(tmp_path), "--metrics-queues", "2") as server:
+        for number in range(5):
+            arn = sns(server, "CreateTopic", Name=f"many-{number}")["TopicArn"]
+            sns(server, "Publish", TopicArn=arn, Message="x")
+            if number == 2:
+                scrape(server)
+        metrics = scrape(server)
+        published = {
+            dict(labels)["topic"]: value
+            for labels, value in metrics["penstock_sns_messages_published_total"].items()
+        }
+        assert published == {"many-0": 1, "many-1": 1, "*": 3}
+        assert total(metrics, "penstock_sns_topics") == 5
+        # One that is deleted and made again begins anew.
+        sns(server, "DeleteTopic", TopicArn=arn.replace("many-4", "many-1"))
+        sns(server, "CreateTopic", Name="many-1")
+        metrics = scrape(server)
+        assert total(metrics, "penstock_sns_messages_published_total", topic="many-1") == 0
+        assert total(metrics, "penstock_sns_messages_published_total") == 4
 
 
 def signed(url: str, key: str, secret: str) -> dict[str, str]:

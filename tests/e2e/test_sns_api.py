@@ -3,38 +3,20 @@
 from __future__ import annotations
 
 import json
-import queue
-import threading
 import urllib.request
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
 from e2e.conftest import ON_SHARDS
+from support.endpoints import Endpoint
 
 
 @pytest.fixture
-def endpoint() -> Iterator[tuple[str, queue.Queue[dict[str, Any]]]]:
-    """The URL of a server, and what it gets."""
-    got: queue.Queue[dict[str, Any]] = queue.Queue()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            got.put(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(200)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    running = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=running.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{running.server_port}/hook", got
-    running.shutdown()
-    running.server_close()
+def endpoint() -> Iterator[Endpoint]:
+    with Endpoint() as made:
+        yield made
 
 
 def queue_arn(sqs: Any, name: str) -> str:
@@ -114,20 +96,18 @@ def test_a_topic_from_its_creation_to_its_end(sns: Any, sqs: Any) -> None:
 
 
 @ON_SHARDS
-def test_links_that_people_follow(sns: Any, endpoint: tuple[str, queue.Queue[dict[str, Any]]]) -> None:
-    url, got = endpoint
+def test_links_that_people_follow(sns: Any, endpoint: Endpoint) -> None:
     topic = sns.create_topic(Name="news")["TopicArn"]
-    sns.subscribe(TopicArn=topic, Protocol="http", Endpoint=url)
-    asked = got.get(timeout=10)
-    assert asked["Type"] == "SubscriptionConfirmation"
+    sns.subscribe(TopicArn=topic, Protocol="http", Endpoint=endpoint.url)
+    asked = endpoint.next("SubscriptionConfirmation")
     with urllib.request.urlopen(asked["SubscribeURL"]) as answer:
         assert b"<SubscriptionArn>" in answer.read()
     sns.publish(TopicArn=topic, Message="hello", Subject="s")
-    told = got.get(timeout=10)
-    assert (told["Type"], told["Message"], told["Subject"]) == ("Notification", "hello", "s")
+    told = endpoint.next("Notification")
+    assert (told["Message"], told["Subject"]) == ("hello", "s")
     with urllib.request.urlopen(told["UnsubscribeURL"]) as answer:
         assert answer.status == 200
-    assert got.get(timeout=10)["Type"] == "UnsubscribeConfirmation"
+    endpoint.next("UnsubscribeConfirmation")
     (listed,) = sns.list_subscriptions()["Subscriptions"]
     assert listed["SubscriptionArn"] == "Deleted"
 

@@ -363,7 +363,7 @@ def test_a_dashboard_is_read_as_it_was_written(cw: Any) -> None:
 
 # -- Terraform itself ----------------------------------------------------------------------------------------
 
-CONFIGURATION = """
+PROVIDER = """
 terraform {
   required_providers {
     aws = { source = "hashicorp/aws" }
@@ -381,10 +381,13 @@ provider "aws" {
   skip_requesting_account_id  = true
   endpoints {
     sqs        = var.endpoint
+    sns        = var.endpoint
     cloudwatch = var.endpoint
   }
 }
+"""
 
+RESOURCES = """
 resource "aws_sqs_queue" "dead" {
   name = "orders-dead"
 }
@@ -462,11 +465,40 @@ resource "aws_sqs_queue_redrive_allow_policy" "dead" {
 
 
 class Terraform:
-    def __init__(self, folder: Path, server: ServerProcess, account: str) -> None:
+    """Skips the test if there is no provider."""
+
+    def __init__(self, folder: Path, server: ServerProcess, account: str, resources: str) -> None:
         self._folder = folder
         variables = {"TF_VAR_endpoint": server.url, "TF_VAR_account": account, "CHECKPOINT_DISABLE": "1"}
         self._environment = {**os.environ, **variables, "AWS_EC2_METADATA_DISABLED": "true"}
-        (folder / "main.tf").write_text(CONFIGURATION)
+        self.write(resources)
+        if self("init").returncode != 0:
+            pytest.skip(
+                "terraform cannot get the AWS provider; TF_CLI_ARGS_init=-plugin-dir=DIR names a local one"
+            )
+
+    def write(self, resources: str) -> None:
+        (self._folder / "main.tf").write_text(PROVIDER + resources)
+
+    def apply(self) -> None:
+        """Fails unless a plan afterwards is empty."""
+        applied = self("apply", "-auto-approve")
+        assert applied.returncode == 0, applied.stdout + applied.stderr
+        planned = self("plan", "-detailed-exitcode")
+        assert planned.returncode == 0, (
+            f"applied, and yet there is a change: {planned.stdout}{planned.stderr}"
+        )
+
+    def import_again(self, resource: str, name: str) -> None:
+        """Forget a resource, and import it by its name."""
+        self("state", "rm", resource)
+        imported = self("import", resource, name)
+        assert imported.returncode == 0, imported.stdout + imported.stderr
+        assert self("plan", "-detailed-exitcode").returncode == 0, "imported, and yet there is a change"
+
+    def destroy(self) -> None:
+        destroyed = self("destroy", "-auto-approve")
+        assert destroyed.returncode == 0, destroyed.stdout + destroyed.stderr
 
     def __call__(self, command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         quiet = [] if command == "state" else ["-no-color", "-input=false"]
@@ -476,26 +508,17 @@ class Terraform:
         )  # fmt: skip
 
 
-@pytest.mark.skipif(shutil.which("terraform") is None, reason="terraform is not installed")
+NEEDS_TERRAFORM = pytest.mark.skipif(shutil.which("terraform") is None, reason="terraform is not installed")
+
+
+@NEEDS_TERRAFORM
 def test_terraform_applies_plans_nothing_imports_and_destroys(
     server: ServerProcess, sqs: Any, account: str, tmp_path: Path
 ) -> None:
     """Takes minutes, nearly all of them the provider's own pauses between its reads."""
-    terraform = Terraform(tmp_path, server, account)
-    begun = terraform("init")
-    if begun.returncode != 0:
-        pytest.skip(
-            "terraform cannot get the AWS provider; TF_CLI_ARGS_init=-plugin-dir=DIR names a local one"
-        )
-    applied = terraform("apply", "-auto-approve")
-    assert applied.returncode == 0, applied.stdout + applied.stderr
-    planned = terraform("plan", "-detailed-exitcode")
-    assert planned.returncode == 0, f"applied, and yet there is a change: {planned.stdout}{planned.stderr}"
-    terraform("state", "rm", "aws_sqs_queue.payments")
+    terraform = Terraform(tmp_path, server, account, RESOURCES)
+    terraform.apply()
     url = f"https://sqs.us-east-1.amazonaws.com/{account}/payments.fifo"
-    imported = terraform("import", "aws_sqs_queue.payments", url)
-    assert imported.returncode == 0, imported.stdout + imported.stderr
-    assert terraform("plan", "-detailed-exitcode").returncode == 0, "imported, and yet there is a change"
-    destroyed = terraform("destroy", "-auto-approve")
-    assert destroyed.returncode == 0, destroyed.stdout + destroyed.stderr
+    terraform.import_again("aws_sqs_queue.payments", url)
+    terraform.destroy()
     assert sqs.list_queues().get("QueueUrls", []) == []

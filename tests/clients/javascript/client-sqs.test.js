@@ -4,13 +4,10 @@ import { randomUUID } from "node:crypto";
 import { after, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import * as model from "@aws-sdk/client-sqs";
-import { newClient, newQueue, receive } from "./client.js";
+import { arnOf, newClient, newQueue, receive } from "./client.js";
 
 const sqs = newClient();
 after(() => sqs.destroy());
-
-const arnOf = async (QueueUrl) =>
-  (await sqs.getQueueAttributes({ QueueUrl, AttributeNames: ["QueueArn"] })).Attributes.QueueArn;
 
 test("a queue is created and found", async () => {
   const QueueUrl = await newQueue(sqs, { VisibilityTimeout: "45" });
@@ -132,7 +129,7 @@ test("FIFO keeps order and drops duplicates", async () => {
 
 test("dead letters move and come back", async () => {
   const dead = await newQueue(sqs);
-  const SourceArn = await arnOf(dead);
+  const SourceArn = await arnOf(sqs, dead);
   const QueueUrl = await newQueue(sqs, {
     VisibilityTimeout: "0",
     RedrivePolicy: JSON.stringify({ deadLetterTargetArn: SourceArn, maxReceiveCount: 1 }),
@@ -142,7 +139,7 @@ test("dead letters move and come back", async () => {
   assert.deepEqual(await receive(sqs, QueueUrl, 1, 0), []);
   assert.deepEqual((await sqs.listDeadLetterSourceQueues({ QueueUrl: dead })).queueUrls, [QueueUrl]);
   const [letter] = await receive(sqs, dead);
-  assert.equal(letter.Attributes.DeadLetterQueueSourceArn, await arnOf(QueueUrl));
+  assert.equal(letter.Attributes.DeadLetterQueueSourceArn, await arnOf(sqs, QueueUrl));
   await sqs.changeMessageVisibility({ QueueUrl: dead, ReceiptHandle: letter.ReceiptHandle, VisibilityTimeout: 0 });
 
   assert.ok((await sqs.startMessageMoveTask({ SourceArn })).TaskHandle);

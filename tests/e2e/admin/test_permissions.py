@@ -39,6 +39,13 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     on_topics = {"Effect": "Allow", "Action": ["sns:*", "penstock:*"], "Resource": f"arn:aws:sns:*:{HOME}:*"}
     topics.write_text(json.dumps({"Version": "2012-10-17", "Statement": on_topics}))
     world.add("topician", str(topics))
+    shop = world.folder / "shop.json"
+    shop.write_text(
+        json.dumps(
+            {"Version": "2012-10-17", "Statement": {**on_topics, "Resource": f"arn:aws:sns:*:{HOME}:shop-*"}}
+        )
+    )
+    world.add("shop", str(shop))
     with world.running("--account", HOME):
         yield world
 
@@ -87,12 +94,44 @@ def test_permissions_on_topics_name_topics(world: Secured) -> None:
     assert api.admin("POST", "/topics/test-filter", body=asked)["matched"]
     assert session(world, "reader").admin("POST", "/topics/test-filter", body=asked)["matched"]
     assert refused(api, "GET", "/queues") == (403, "AccessDenied")
-    for path in ("/topics", "/topics/deliveries", "/outbox"):
+    for path in ("/topics", "/topics/deliveries", "/topics/failing", "/topics/recent?topic=t", "/outbox"):
         assert refused(session(world, "narrow"), "GET", path) == (403, "AccessDenied")
     assert refused(session(world, "reader"), "DELETE", "/outbox") == (403, "AccessDenied")
     allowed = set(api.admin("GET", "/permissions")["allowed"])
     assert {"sns:CreateTopic", "sns:Publish", "penstock:ListTopics", "penstock:ClearOutbox"} <= allowed
     assert not {"sqs:SendMessage", "penstock:ListQueues", "penstock:Reload"} & allowed
+
+
+def test_a_policy_may_name_single_topics(world: Secured) -> None:
+    shop = session(world, "shop")
+    arn = f"arn:aws:sns:{REGION}:{HOME}:shop-orders:1"
+    for query in ("topic=shop-orders", f"subscription={arn}"):
+        assert shop.admin("GET", f"/topics/deliveries?{query}")["deliveries"] == []
+        assert shop.admin("GET", f"/topics/failing?{query}")["subscriptions"] == []
+        assert refused(shop, "GET", f"/topics/recent?{query}")[0] == 404  # neither exists
+    for path in ("deliveries", "failing", "recent"):
+        assert refused(shop, "GET", f"/topics/{path}?topic=other") == (403, "AccessDenied")
+    assert refused(shop, "GET", "/topics/failing") == (403, "AccessDenied")
+    ours, everything = (
+        {*shop.admin("GET", path)["allowed"]} for path in ("/permissions?topic=shop-orders", "/permissions")
+    )
+    assert {"sns:Publish", "penstock:ListFailingSubscriptions", "penstock:ListRecentMessages"} <= ours
+    assert "penstock:ListTopics" not in ours  # it is about all topics
+    assert not {"sns:Publish", "penstock:ListFailingSubscriptions"} & everything
+
+
+def test_the_policy_of_a_topic_counts(world: Secured) -> None:
+    """A user who has no policy of their own asks with the name of the topic, or its ARN."""
+    owner, shop = session(world, "topician"), session(world, "shop")
+    topic = str(owner.sns("CreateTopic", Name="open")["TopicArn"])
+    user = f"arn:aws:iam::{HOME}:user/shop"
+    statement = {"Effect": "Allow", "Principal": {"AWS": user}, "Action": "sns:Publish", "Resource": topic}
+    document = json.dumps({"Version": "2012-10-17", "Statement": statement})
+    owner.sns("SetTopicAttributes", TopicArn=topic, AttributeName="Policy", AttributeValue=document)
+    for asked in ("open", topic):
+        assert "sns:Publish" in shop.admin("GET", f"/permissions?topic={asked}")["allowed"]
+    owner.sns("DeleteTopic", TopicArn=topic)
+    assert "sns:Publish" not in shop.admin("GET", "/permissions?topic=open")["allowed"]
 
 
 def test_permissions_name_queues(world: Secured) -> None:

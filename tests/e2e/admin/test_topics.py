@@ -132,5 +132,74 @@ def test_deliveries_that_wait(api: ApiSession) -> None:
     assert all(each["attempt"] == 1 and each["due_ms"] > 0 and each["age_ms"] >= 0 for each in found)
     (one,) = waiting(topic="waits-1")
     assert one["topic"] == topics[1]
+    (same,) = waiting(subscription=arns[1])
+    assert same["subscription"] == arns[1] and same["message_id"] == one["message_id"]
+    both = {"topic": "waits-1", "subscription": arns[1]}
+    for path in ("/topics/deliveries", "/topics/failing", "/topics/recent"):
+        assert refusal(api.admin, "GET", path, both)[1] == "InvalidParameter"
+        assert refusal(api.admin, "GET", path, {"subscription": "x"})[1] == "InvalidParameter"
+    failing = pages(api, "/topics/failing", "subscriptions", limit=1)
+    assert sorted(each["subscription"] for each in failing if each["topic"] in topics) == sorted(arns)
+    (shown,) = pages(api, "/topics/failing", "subscriptions", topic="waits-1")
+    assert shown["attempt"]["number"] == 1 and shown["endpoint"] == "https://user:****@127.0.0.1:9/hook"
+    assert "undelivered" not in shown
+    listed = api.admin("GET", "/topics", {"prefix": "waits-"})["topics"]
+    assert [(each["waiting"], each["failing"]) for each in listed] == [(1, 1)] * 3
     assert refusal(api.admin, "GET", "/topics/deliveries", {"topic": "a b"})[1] == "InvalidParameter"
     assert refusal(api.admin, "GET", "/topics/deliveries", {"after": "?"})[1] == "InvalidParameter"
+
+
+def test_what_queues_do_not_take(api: ApiSession) -> None:
+    """The queue of the subscription is missing, and then its dead-letter queue, too."""
+    topic = create(api, "refused")
+    missing, dead = (f"arn:aws:sqs:{REGION}:000000000000:refused-{each}" for each in ("gone", "dead"))
+    redrive = f'{{"deadLetterTargetArn": "{dead}"}}'
+    arn = subscribe(api, topic, "sqs", missing, RedrivePolicy=redrive)
+
+    def undelivered() -> Any:
+        found = api.admin("GET", "/topics/failing", {"subscription": arn})["subscriptions"]
+        return found[0]["undelivered"] if found else None
+
+    api.sqs("CreateQueue", QueueName="refused-dead")
+    api.sns("Publish", TopicArn=topic, Message="one")
+    until(lambda: undelivered() is not None, "the failure is remembered")
+    found = undelivered()
+    assert (found["reason"], found["count"], found["dead_letter_queue"]) == (
+        "the queue does not exist",
+        1,
+        dead,
+    )
+    api.sqs("DeleteQueue", QueueUrl=api.sqs("GetQueueUrl", QueueName="refused-dead")["QueueUrl"])
+    api.sns("Publish", TopicArn=topic, Message="two")
+    until(lambda: "dead_letter_queue" not in undelivered(), "the message is lost")
+    assert "the dead-letter queue did not take it: " in undelivered()["reason"]
+
+
+def test_the_last_messages_of_a_topic(api: ApiSession) -> None:
+    topic = create(api, "remembered")
+    policy = '{"n": [{"numeric": [">", 10]}]}'
+    arn = subscribe(api, topic, "sms", "+4912345678", FilterPolicy=policy)
+    for number in range(9, 12):
+        attributes = {"n": {"DataType": "Number", "StringValue": str(number)}}
+        text = f'{{"default": "d{number}", "sms": "s{number}"}}'
+        api.sns(
+            "Publish", TopicArn=topic, Message=text, MessageStructure="json", MessageAttributes=attributes
+        )
+    found = api.admin("GET", "/topics/recent", {"subscription": arn})["messages"]
+    assert [(each["body"], each["passes"]) for each in found] == [
+        ("s11", True),
+        ("s10", False),
+        ("s9", False),
+    ]
+    assert found[0]["attributes"] == {"n": {"type": "Number", "value": "11"}}
+    whole = api.admin("GET", "/topics/recent", {"topic": "remembered"})["messages"]
+    assert [each["id"] for each in whole] == [each["id"] for each in found]
+    assert "passes" not in whole[0] and whole[0]["published_at"].endswith("Z")
+    missing = refusal(api.admin, "GET", "/topics/recent", {"topic": "missing"})
+    assert missing == (404, "TopicDoesNotExist")
+    missing = refusal(api.admin, "GET", "/topics/recent", {"subscription": f"{topic}:gone"})
+    assert missing == (404, "SubscriptionDoesNotExist")
+    assert refusal(api.admin, "GET", "/topics/recent") == (400, "InvalidParameter")
+    api.sns("DeleteTopic", TopicArn=topic)
+    create(api, "remembered")
+    assert api.admin("GET", "/topics/recent", {"topic": "remembered"}) == {"messages": []}

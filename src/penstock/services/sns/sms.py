@@ -87,6 +87,8 @@ def _check_attribute(name: str, value: str) -> None:
     """Raises Fault."""
     if name not in _ATTRIBUTES:
         raise _invalid(f"{name} is not a valid attribute")
+    if not value:  # SNS: the setting is taken away
+        return
     is_valid = len(value) <= SMS_VALUE_LENGTH_MAX and not has_control_characters(value)
     match name:
         case "DefaultSMSType":
