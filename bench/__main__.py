@@ -15,7 +15,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bench import document, machine, results, signature
-from bench.cases import CASES, KEY_CASES, QUICK, Bench, Case, Plan
+from bench.cases import CASES as QUEUE_CASES
+from bench.cases import KEY_CASES, QUICK, Bench, Case, Plan
 from bench.generator import Generator
 from bench.peers import HOME, PEERS
 from bench.process import Checkout
@@ -23,7 +24,9 @@ from bench.report import case_table, show_key_figures, show_setting
 from bench.results import BARE_ECHO, OPEN, PENSTOCK, UNMETERED, Results
 from bench.run import Turns, start, warm_up
 from bench.systems import Echo, Endpoint, Installed, Penstock, System
+from bench.topic_cases import TOPIC_CASES
 
+CASES = (*QUEUE_CASES, *TOPIC_CASES)
 KEY_SYSTEMS = "penstock,open,bare,elasticmq"
 
 
@@ -58,7 +61,7 @@ def options() -> argparse.Namespace:
     add(
         "--systems",
         metavar="NAME,...",
-        help="only these systems (penstock, open, unmetered, memory, bare, echo, moto, ...)",
+        help="only these systems (penstock, open, unmetered, shards, memory, bare, echo, moto, ...)",
     )
     add(
         "--against",
@@ -99,12 +102,13 @@ def chosen_systems(given: argparse.Namespace) -> list[System]:
         "penstock": Penstock(PENSTOCK, data, *flags, secured=True),
         "open": Penstock(OPEN, data, *flags, is_variant=True),
         "unmetered": Penstock(UNMETERED, data, *flags, "--metrics-size", "0", is_variant=True),
+        "shards": Penstock(f"{OPEN}, 3 shards", data, *flags, "--shards", "3", is_variant=True),
         "memory": Penstock(f"{OPEN}, in memory", None, is_variant=True),
         "bare": Echo(BARE_ECHO, "bench.bare_echo"),
         "echo": Echo("echo on our transport", "bench.echo"),
         **{peer.name.lower(): Installed(peer) for peer in PEERS},
     }
-    usual = [name for name in known if name not in ("unmetered", "memory")]
+    usual = [name for name in known if name not in ("unmetered", "shards", "memory")]
     default = KEY_SYSTEMS.split(",") if given.key_figures else usual
     wanted = given.systems.split(",") if given.systems else default
     unknown = set(wanted) - set(known)

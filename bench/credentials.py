@@ -16,6 +16,8 @@ def make_credentials(folder: Path, checkout: Checkout = HERE) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "credentials.toml"
     add = ["user", "add", "bench", "--policy", "sqs-full-access", "--key", ACCESS_KEY]
+    if checkout.has_topics:
+        add += ["--policy", "sns-full-access"]
     subprocess.run(
         checkout.command(*add, "--credentials", str(file)), input=f"{SECRET_KEY}\n", text=True, check=True,
         env={**os.environ, **checkout.environment}, capture_output=True,

@@ -21,7 +21,7 @@ from typing import Any
 
 import uvloop
 
-from bench import load, poll_cases
+from bench import load, poll_cases, topic_load
 from bench.jobs import Done, Job, merged
 from bench.load_client import Wrong
 
@@ -30,6 +30,7 @@ GRACE_S = 30.0  # for what was begun within the limit, and for what comes before
 _JOBS: dict[str, Callable[[Job, Callable[[], None]], Awaitable[Done]]] = {
     "send": load.send, "drain": load.drain, "life": load.life,
     "wake": poll_cases.wake, "polls": poll_cases.polls, "queues": load.create_queues,
+    "publish": topic_load.publish,
 }  # fmt: skip
 _SHARED = {"send", "drain", "life"}
 

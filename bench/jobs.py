@@ -11,7 +11,7 @@ from typing import Literal
 class Job:
     """``first`` is the number of the first message: numbers are never used twice on a system."""
 
-    kind: Literal["send", "drain", "life", "wake", "polls", "queues"]
+    kind: Literal["send", "drain", "life", "wake", "polls", "queues", "publish"]
     url: str  # the endpoint
     queues: Sequence[str] = ()  # their URLs; for "queues" the names to create
     pid: int | None = None  # of the server, for its CPU time
@@ -23,6 +23,10 @@ class Job:
     rate: float = 0  # requests a second; 0: as quickly as the answers come
     groups: int = 0  # of a FIFO queue; 0: a standard queue
     first: int = 0
+    topic: str = ""  # its ARN; ``queues`` are those that subscribe to it
+    filters: int = (
+        0  # of the subscriptions; each message passes one, by an attribute. 0: all queues get all messages
+    )
 
 
 @dataclass(kw_only=True)

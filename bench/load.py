@@ -103,11 +103,15 @@ def check_sends(answers: list[tuple[int, bytes]], job: Job) -> None:
 
 
 class Pump:
-    """Sends from the callback of the answer before; no task per request."""
+    """Sends from the callback of the answer before; no task per request. ``make`` makes the request that begins with
+    a message."""
 
-    def __init__(self, job: Job, watch: Stopwatch) -> None:
+    def __init__(
+        self, job: Job, watch: Stopwatch, make: Callable[[Signer, int, Job], bytes] = signed_send
+    ) -> None:
         self._job = job
         self._watch = watch
+        self._make = make
         self._todo: Iterator[tuple[int, bytes]]
         self._running = 0
         self._begun = 0
@@ -118,7 +122,7 @@ class Pump:
         signer = connections[0].signer
         job = self._job
         numbers = range(job.first, job.first + job.count, job.batch)
-        requests = [(number, signed_send(signer, number, job)) for number in numbers]
+        requests = [(number, self._make(signer, number, job)) for number in numbers]
         self._todo = iter(requests)
         self._watch.start()
         self._running = len(connections)

@@ -1,4 +1,5 @@
-"""A small, fast AWS JSON client for load: keep-alive connections, signed requests, one at a time on each.
+"""A small, fast client for load: keep-alive connections, signed requests, one at a time on each. It speaks AWS JSON
+to SQS and AWS Query to SNS.
 
 An answer goes to a callback, so that a load can send its next request from there, without a task per request.
 ``call`` is the same as a coroutine, where speed does not matter.
@@ -10,9 +11,9 @@ import asyncio
 import hashlib
 import hmac
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, cast
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
@@ -22,8 +23,9 @@ _decode = msgspec.json.Decoder().decode
 REGION = "us-east-1"
 ACCESS_KEY = "bench"
 SECRET_KEY = "bench-secret"
-_SIGNED = "content-type;host;x-amz-date;x-amz-target"
-_TYPE = "application/x-amz-json-1.0"
+_JSON = "application/x-amz-json-1.0"
+_FORM = "application/x-www-form-urlencoded; charset=utf-8"
+_TOPICS_VERSION = "2010-03-31"
 
 OnAnswer = Callable[[bytes | Exception], None]
 
@@ -33,7 +35,7 @@ class Wrong(Exception):
 
 
 class Signer:
-    """Signature Version 4 for one kind of request: a POST of AWS JSON to SQS.
+    """Signature Version 4 for POST requests: AWS JSON to SQS, and AWS Query to SNS.
 
     A signature is valid for five minutes, so requests may be signed before the clock starts.
     """
@@ -41,34 +43,45 @@ class Signer:
     def __init__(self, host: str) -> None:
         self._host = host
         self._day = ""
-        self._key = b""
+        self._keys: dict[str, bytes] = {}  # by service
 
     def request(self, action: str, body: bytes) -> bytes:
-        """A whole HTTP request, signed now."""
+        """A whole HTTP request to SQS, signed now."""
+        return self._signed("sqs", _JSON, body, f"AmazonSQS.{action}")
+
+    def query(self, action: str, parameters: Mapping[str, str]) -> bytes:
+        """A whole HTTP request to SNS, signed now."""
+        form = urlencode({"Action": action, "Version": _TOPICS_VERSION, **parameters})
+        return self._signed("sns", _FORM, form.encode())
+
+    def _signed(self, service: str, kind: str, body: bytes, target: str | None = None) -> bytes:
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-        target = f"AmazonSQS.{action}"
-        scope = f"{stamp[:8]}/{REGION}/sqs/aws4_request"
-        canonical = (
-            f"POST\n/\n\ncontent-type:{_TYPE}\nhost:{self._host}\nx-amz-date:{stamp}\nx-amz-target:{target}\n\n"
-            f"{_SIGNED}\n{hashlib.sha256(body).hexdigest()}"
-        )
+        scope = f"{stamp[:8]}/{REGION}/{service}/aws4_request"
+        headers = {"Content-Type": kind, "Host": self._host, "X-Amz-Date": stamp}
+        if target is not None:
+            headers["X-Amz-Target"] = target
+        names = ";".join(headers).lower()
+        lines = "".join(f"{name.lower()}:{value}\n" for name, value in headers.items())
+        canonical = f"POST\n/\n\n{lines}\n{names}\n{hashlib.sha256(body).hexdigest()}"
         digest = hashlib.sha256(canonical.encode()).hexdigest()
         signed = f"AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{digest}".encode()
-        signature = hmac.digest(self._key_of(stamp[:8]), signed, "sha256").hex()
-        head = (
-            f"POST / HTTP/1.1\r\nHost: {self._host}\r\nContent-Type: {_TYPE}\r\nX-Amz-Target: {target}\r\n"
-            f"X-Amz-Date: {stamp}\r\nAuthorization: AWS4-HMAC-SHA256 Credential={ACCESS_KEY}/{scope}, "
-            f"SignedHeaders={_SIGNED}, Signature={signature}\r\nContent-Length: {len(body)}\r\n\r\n"
+        signature = hmac.digest(self._key_of(stamp[:8], service), signed, "sha256").hex()
+        headers["Authorization"] = (
+            f"AWS4-HMAC-SHA256 Credential={ACCESS_KEY}/{scope}, SignedHeaders={names}, Signature={signature}"
         )
-        return head.encode() + body
+        headers["Content-Length"] = str(len(body))
+        head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        return f"POST / HTTP/1.1\r\n{head}\r\n".encode() + body
 
-    def _key_of(self, day: str) -> bytes:
+    def _key_of(self, day: str, service: str) -> bytes:
         if day != self._day:
+            self._day, self._keys = day, {}
+        if service not in self._keys:
             key = f"AWS4{SECRET_KEY}".encode()
-            for part in (day, REGION, "sqs", "aws4_request"):
+            for part in (day, REGION, service, "aws4_request"):
                 key = hmac.digest(key, part.encode(), "sha256")
-            self._day, self._key = day, key
-        return self._key
+            self._keys[service] = key
+        return self._keys[service]
 
 
 class Connection(asyncio.Protocol):
@@ -100,7 +113,16 @@ class Connection(asyncio.Protocol):
             self._reconnecting = asyncio.ensure_future(self._reconnect_and_send(request))
 
     async def call(self, action: str, request: dict[str, Any]) -> dict[str, Any]:
-        answer = asyncio.get_running_loop().create_future()
+        """Calls an action of SQS."""
+        body = await self._answer(self.signer.request(action, encode(request)))
+        return cast("dict[str, Any]", _decode(body)) if body else {}
+
+    async def query(self, action: str, parameters: Mapping[str, str]) -> str:
+        """Calls an action of SNS. Returns the XML."""
+        return (await self._answer(self.signer.query(action, parameters))).decode()
+
+    async def _answer(self, request: bytes) -> bytes:
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
         def done(body: bytes | Exception) -> None:
             if answer.done():
@@ -108,10 +130,10 @@ class Connection(asyncio.Protocol):
             if isinstance(body, Exception):
                 answer.set_exception(body)
             else:
-                answer.set_result(_decode(body) if body else {})
+                answer.set_result(body)
 
-        self.send(self.signer.request(action, encode(request)), done)
-        return cast("dict[str, Any]", await answer)
+        self.send(request, done)
+        return await answer
 
     def close(self) -> None:
         self._on_answer = None

@@ -30,6 +30,7 @@ class Peer(NamedTuple):
     name: str
     prepare: Callable[[int], Command]
     """Install it if it is missing; gives the command that starts it on a port. Raises Absent."""
+    has_topics: bool = True
 
 
 def _do(words: list[str], what: str, directory: Path | None = None) -> str:
@@ -93,4 +94,4 @@ def elasticmq(port: int) -> Command:
     return Command(_ELASTICMQ, ["java", *settings, "-cp", f"{jars}/*", "org.elasticmq.server.Main"], {})
 
 
-PEERS = (Peer("moto", moto), Peer("MiniStack", ministack), Peer("ElasticMQ", elasticmq))
+PEERS = (Peer("moto", moto), Peer("MiniStack", ministack), Peer("ElasticMQ", elasticmq, has_topics=False))

@@ -33,6 +33,10 @@ class Checkout:
             "PYTHONPYCACHEPREFIX": str(Path(tempfile.gettempdir()) / "penstock-bench-bytecode"),
         }
 
+    @property
+    def has_topics(self) -> bool:
+        return (self.root / "src" / "penstock" / "services" / "sns").is_dir()
+
     def command(self, *arguments: str) -> list[str]:
         return [self.python, "-m", "penstock", *arguments]
 

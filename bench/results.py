@@ -33,6 +33,8 @@ METRICS = {
     "cpu_percent": Metric("CPU %"),
     "rate_of_empty": Metric("rate, of an empty queue's", more_is_better=True),
     "cpu_of_empty": Metric("CPU, of an empty queue's"),
+    "cpu_of_sends": Metric("CPU, of as many SendMessages"),
+    "cpu_of_one": Metric("CPU, of a topic with one"),
     "memory_mb": Metric("memory MB"),
     "bytes": Metric("bytes a message"),
     "start_ms": Metric("start ms"),

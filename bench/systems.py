@@ -8,13 +8,16 @@ import sys
 import tempfile
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from bench.credentials import make_credentials
-from bench.load_client import connect
+from bench.load_client import Connection, connect
 from bench.peers import Peer
 from bench.process import HERE, Checkout, Process, Server, free_port, memory_mb
+
+T = TypeVar("T")
 
 IN_MEMORY = "in memory"
 
@@ -28,6 +31,7 @@ class System(ABC):
     is_penstock = False
     is_variant = False  # the same system with other settings: for the central cases only
     is_peer = False
+    has_topics = True
     before: str | None = None  # the name of the same system from another checkout
     start_seconds: float | None = None
 
@@ -63,11 +67,18 @@ class System(ABC):
         return memory_mb(self.pid)
 
     def call(self, action: str, request: dict[str, Any], limit_s: float = 30) -> dict[str, Any]:
-        async def once() -> dict[str, Any]:
+        return self._once(lambda connection: connection.call(action, request), limit_s)
+
+    def query(self, action: str, parameters: Mapping[str, str], limit_s: float = 30) -> str:
+        """Calls an action of SNS. Returns the XML."""
+        return self._once(lambda connection: connection.query(action, parameters), limit_s)
+
+    def _once(self, ask: Callable[[Connection], Awaitable[T]], limit_s: float) -> T:
+        async def once() -> T:
             async with asyncio.timeout(limit_s):
                 connection = await connect(self.url)
                 try:
-                    return await connection.call(action, request)
+                    return await ask(connection)
                 finally:
                     connection.close()
 
@@ -110,6 +121,7 @@ class Penstock(_Started):
         self._secured = secured
         self._checkout = checkout
         self.is_variant = is_variant
+        self.has_topics = checkout.has_topics
         self.data: Path | None = None
         self._keys: Path | None = None
 
@@ -149,6 +161,7 @@ class Echo(_Started):
     """A module of the benchmark that serves, and prints its port."""
 
     is_echo = True
+    has_topics = False
     version = "uvloop, httptools, msgspec"
     durability = "keeps nothing"
 
@@ -169,6 +182,7 @@ class Installed(_Started):
     def __init__(self, peer: Peer) -> None:
         super().__init__(peer.name)
         self._peer = peer
+        self.has_topics = peer.has_topics
 
     def start(self) -> None:
         port = free_port()
