@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator, Set
 from typing import Any
 
@@ -173,6 +174,24 @@ def test_a_job_that_cannot_succeed_is_given_up_at_once(world: Errands) -> None:
     world.failures[1] = JobFailed("it is gone")
     world.add(1)
     assert (world.given_up, world.waiting()) == ([(1, "it is gone")], 0)
+
+
+def test_a_job_that_failed_leaves_no_garbage(world: Errands) -> None:
+    """Cycles are collected seldom, and the payload of a job may be large."""
+    world.run()
+    gc.collect()
+    gc.disable()
+    try:
+        for number in range(20):
+            world.failures[number] = JobFailed("it is gone")
+            world.add(number)
+        world.begun.clear()
+        world.failures.clear()
+        left = [each for each in gc.get_objects() if isinstance(each, Job)]
+    finally:
+        gc.enable()
+    assert len(world.given_up) == 20
+    assert len(left) < 3, "the last one may be at hand"
 
 
 def test_the_number_of_tries_survives_a_crash(world: Errands) -> None:

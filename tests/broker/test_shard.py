@@ -156,6 +156,18 @@ def test_requests_are_answered_even_if_work_after_the_commit_fails(
     says(caplog.text, "after a commit failed")
 
 
+@pytest.mark.parametrize("touches", [True, False])
+def test_what_is_done_when_durable_is_done_at_once_if_nothing_changed(setup: Setup, touches: bool) -> None:
+    calls: list[str] = []
+    if touches:
+        setup.shard.touch(Queue(calls))
+    setup.shard.open_commit.when_durable.append(lambda commit: calls.append("counted"))
+    settled = setup.shard.settled()
+    assert calls == []
+    setup.run()
+    assert (calls, setup.outcome(settled), setup.shard.commits) == (["counted"], "durable", 0)
+
+
 def test_a_refused_commit_puts_records_back(setup: Setup) -> None:
     setup.put("cpu", 90)
     setup.put("disk", 80)

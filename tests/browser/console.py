@@ -740,15 +740,6 @@ def test_a_thousand_queues_and_a_hundred_thousand_messages(server: ServerProcess
 # With credentials.
 
 
-def sign_in(tab: Tab, secured: Secured, name: str) -> Page:
-    key, secret = secured.keys[name]
-    page = tab.open().page
-    page.get_by_label("Access key").fill(key)
-    page.get_by_label("Secret key").fill(secret)
-    page.get_by_role("button", name="Sign in").click()
-    return page
-
-
 def test_signing_in_and_out(secured: Secured, new_tab: Callable[..., Tab]) -> None:
     tab = new_tab(secured.server)
     page = tab.open().page
@@ -759,7 +750,7 @@ def test_signing_in_and_out(secured: Secured, new_tab: Callable[..., Tab]) -> No
     page.get_by_label("Secret key").fill("wrong")
     page.get_by_role("button", name="Sign in").click()
     expect(page.locator("[role=alert]")).to_contain_text("does not accept")
-    page = sign_in(tab, secured, "alice")
+    page = tab.sign_in(secured, "alice")
     expect(page.get_by_role("heading", name="Queues")).to_be_visible()
     (cookie,) = page.context.cookies()
     assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
@@ -777,7 +768,7 @@ def test_signing_in_and_out(secured: Secured, new_tab: Callable[..., Tab]) -> No
 
 
 def test_what_a_user_may_not_do_is_not_offered(secured: Secured, new_tab: Callable[..., Tab]) -> None:
-    alice = sign_in(new_tab(secured.server), secured, "alice")
+    alice = new_tab(secured.server).sign_in(secured, "alice")
     alice.get_by_role("button", name="Create queue").click()
     alice.get_by_label("Name", exact=True).fill("shared")
     alice.get_by_role("button", name="Create", exact=True).click()
@@ -788,7 +779,7 @@ def test_what_a_user_may_not_do_is_not_offered(secured: Secured, new_tab: Callab
     alice.get_by_role("button", name="Send", exact=True).click()
     expect(alice.locator("tbody tr")).to_have_count(1)
 
-    reader = sign_in(new_tab(secured.server), secured, "reader")
+    reader = new_tab(secured.server).sign_in(secured, "reader")
     expect(reader.get_by_role("link", name="shared")).to_be_visible()
     expect(reader.get_by_role("button", name="Create queue")).to_have_count(0)
     reader.get_by_role("link", name="shared").click()
@@ -802,7 +793,7 @@ def test_what_a_user_may_not_do_is_not_offered(secured: Secured, new_tab: Callab
     for name in ("Edit", "Move", "Delete", "To front"):
         expect(reader.get_by_role("dialog").get_by_role("button", name=name, exact=True)).to_have_count(0)
 
-    bob = sign_in(new_tab(secured.server), secured, "bob")  # as reader, but for GetScaling
+    bob = new_tab(secured.server).sign_in(secured, "bob")  # as reader, but for GetScaling
     bob.get_by_role("link", name="shared").click()
     expect(bob.get_by_role("heading", name="Charts")).to_be_visible()
     expect(bob.get_by_role("region", name="Workers")).to_have_count(0)
@@ -818,7 +809,7 @@ def test_a_user_without_the_admin_api_sees_queues_and_the_command_that_allows_mo
     tab = new_tab(secured.server)
     page = tab.open().page
     expect(page.get_by_text("penstock user create NAME --policy administrator")).to_be_visible()
-    page = sign_in(tab, secured, "carol")
+    page = tab.sign_in(secured, "carol")
     expect(row(page, "carols-queue").locator("td").nth(1)).to_have_text("3")
     expect(page.get_by_role("alert")).to_have_count(0)
     hint = page.get_by_role("region", name="Not allowed")
@@ -850,7 +841,7 @@ def test_a_user_without_the_admin_api_sees_queues_and_the_command_that_allows_mo
 
 
 def test_an_expired_session_leads_to_the_sign_in(secured: Secured, new_tab: Callable[..., Tab]) -> None:
-    page = sign_in(new_tab(secured.server), secured, "alice")
+    page = new_tab(secured.server).sign_in(secured, "alice")
     expect(page.get_by_role("heading", name="Queues")).to_be_visible()
     page.context.clear_cookies()
     page.evaluate("location.hash = '#/server'")
@@ -859,7 +850,7 @@ def test_an_expired_session_leads_to_the_sign_in(secured: Secured, new_tab: Call
 
 def test_another_site_cannot_act_for_a_signed_in_user(secured: Secured, new_tab: Callable[..., Tab]) -> None:
     """A page of another origin, in the same browser."""
-    page = sign_in(new_tab(secured.server), secured, "alice")
+    page = new_tab(secured.server).sign_in(secured, "alice")
     expect(page.get_by_role("heading", name="Queues")).to_be_visible()
     target = f"{secured.server.url}/console/api/sqs/CreateQueue"
     other = page.context.new_page()

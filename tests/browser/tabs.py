@@ -58,6 +58,14 @@ class Tab:
         self.page.goto(f"{self.url}/console/{address}")
         return self
 
+    def sign_in(self, secured: Secured, name: str, address: str = "#/queues") -> Page:
+        key, secret = secured.keys[name]
+        self.open(address)
+        self.page.get_by_label("Access key").fill(key)
+        self.page.get_by_label("Secret key").fill(secret)
+        self.page.get_by_role("button", name="Sign in").click()
+        return self.page
+
     def picture(self, name: str) -> None:
         if SCREENSHOTS:
             self.page.screenshot(path=str(Path(SCREENSHOTS) / f"{name}.png"))
@@ -105,5 +113,10 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     statement = {"Effect": "Deny", "Action": "penstock:GetScaling", "Resource": "*"}
     no_scaling.write_text(json.dumps({"Version": "2012-10-17", "Statement": [statement]}))
     found.add("bob", "sqs-read-only", "penstock-read-only", str(no_scaling), account=ACCOUNT)
+    one_topic = found.folder / "one-topic.json"
+    arn = f"arn:aws:sns:us-east-1:{ACCOUNT}:shop-*"
+    allowed = {"Effect": "Allow", "Action": ["sns:*", "penstock:*"], "Resource": arn}
+    one_topic.write_text(json.dumps({"Version": "2012-10-17", "Statement": allowed}))
+    found.add("shop", str(one_topic), account=ACCOUNT)
     with found.running("--region", "us-east-1", "--workers", "2"):
         yield found

@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from support.process import ServerProcess
+from support.secured import Secured
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +26,13 @@ HOSTILE = "https://shop.example/?<img src=x onerror=alert(1)>"
 def sqs(server: ServerProcess) -> Any:
     return boto3.client(
         "sqs", endpoint_url=server.url, region_name="us-east-1",
+        aws_access_key_id="any", aws_secret_access_key="any",
+    )  # fmt: skip
+
+
+def sns(server: ServerProcess) -> Any:
+    return boto3.client(
+        "sns", endpoint_url=server.url, region_name="us-east-1",
         aws_access_key_id="any", aws_secret_access_key="any",
     )  # fmt: skip
 
@@ -265,6 +273,113 @@ def test_what_waits_and_what_cannot_leave_is_shown(server: ServerProcess, tab: T
     expect(page.get_by_text("The outbox is empty")).to_be_visible()
 
 
+def test_why_a_consumer_gets_no_messages(server: ServerProcess, tab: Tab) -> None:
+    """The list of topics leads to the failures of a subscription, and to the filter that holds messages back."""
+    client = sns(server)
+    sqs(server).create_queue(QueueName="invoices")
+    topic = client.create_topic(Name="orders")["TopicArn"]
+    for queue, attributes in (("gone", {}), ("invoices", {"FilterPolicy": json.dumps(FILTER)})):
+        endpoint = f"arn:aws:sqs:us-east-1:000000000000:{queue}"
+        client.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=endpoint, Attributes=attributes)
+    client.subscribe(TopicArn=topic, Protocol="http", Endpoint="http://127.0.0.1:9/hook")  # nobody listens
+    kind = {"kind": {"DataType": "String", "StringValue": "other"}}
+    client.publish(TopicArn=topic, Message="an order", MessageAttributes=kind)
+
+    page = tab.open("#/topics").page
+    failing = page.get_by_role("region", name="Failing subscriptions")
+    expect(failing).to_contain_text("2 subscriptions did not get their messages")
+    expect(row(page, "orders")).to_contain_text("2 failing")
+    expect(
+        row(page, "orders").get_by_role("link", name="1", exact=True)
+    ).to_be_visible()  # the confirmation waits
+    tab.picture("topics-failing")
+    tab.accessible()
+    failing.get_by_role("link", name="gone").click()
+    deliveries = page.get_by_role("region", name="Deliveries", exact=True)
+    expect(deliveries).to_contain_text("1 message since the server was started")
+    expect(deliveries).to_contain_text("the queue does not exist")
+    expect(deliveries).to_contain_text("lost")
+    tab.open("#/deliveries?topic=orders")
+    expect(row(page, "http://127.0.0.1:9/hook")).to_contain_text("refused")
+
+    tab.open("#/topic/orders/subscriptions")
+    expect(row(page, "gone")).to_contain_text("lost")
+    row(page, "invoices").get_by_role("link", name="invoices").click()
+    expect(page.get_by_text("the filter holds back 1 of 1")).to_be_visible()
+    expect(deliveries).to_contain_text("No failure")
+    tab.picture("subscription-filtered")
+    tab.accessible()
+    row(page, "filtered out").get_by_role("link", name="Why").click()
+    result = page.get_by_role("region", name="Result")
+    expect(result).to_contain_text("The message is filtered out")
+    expect(page.get_by_label("Value of attribute 1")).to_have_value("other")
+    expect(page.get_by_label("One of the last messages of the topic")).to_contain_text("filtered out")
+    page.get_by_role("link", name=topic).click()
+    page.get_by_role("button", name="Publish message").click()
+    page.get_by_role("textbox", name="Message", exact=True).fill("a test")
+    page.get_by_role("button", name="Add attribute").click()
+    page.get_by_label("Name of attribute 1").fill("kind")
+    page.get_by_label("Value of attribute 1").fill("order")
+    page.get_by_role("button", name="Publish", exact=True).click()
+    expect(row(page, "a test")).to_contain_text("passes")
+
+
+def test_a_replay_delivers_the_archive_again(server: ServerProcess, tab: Tab) -> None:
+    client = sns(server)
+    url = sqs(server).create_queue(QueueName="copy.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
+    attributes = {"FifoTopic": "true", "ContentBasedDeduplication": "true"}
+    topic = client.create_topic(Name="ledger.fifo", Attributes=attributes)["TopicArn"]
+    subscription = client.subscribe(
+        TopicArn=topic, Protocol="sqs", Endpoint="arn:aws:sqs:us-east-1:000000000000:copy.fifo",
+        ReturnSubscriptionArn=True,
+    )["SubscriptionArn"]  # fmt: skip
+    page = tab.open(f"#/subscription/{subscription}").page
+    replay = page.get_by_role("region", name="Replay")
+    expect(replay).to_contain_text("The topic has no archive")
+    archive = json.dumps({"MessageRetentionPeriod": "1"})
+    client.set_topic_attributes(TopicArn=topic, AttributeName="ArchivePolicy", AttributeValue=archive)
+    for text in ("one", "two"):
+        client.publish(TopicArn=topic, Message=text, MessageGroupId="g")
+    page.reload()
+    for received in (4, 6):  # the second replay has the same beginning
+        replay.get_by_role("button", name="Start replay").click()
+        expect(replay).to_contain_text("completed", timeout=20_000)
+        tab.picture("replay")
+        tab.accessible()
+        waiting = "ApproximateNumberOfMessages"
+        found = sqs(server).get_queue_attributes(QueueUrl=url, AttributeNames=[waiting])["Attributes"]
+        assert found[waiting] == str(received)
+    replay.get_by_role("button", name="Remove replay").click()
+    expect(replay).not_to_contain_text("completed")
+
+
+def test_a_policy_names_one_topic_and_a_queue_denies_it(
+    secured: Secured, new_tab: Callable[..., Tab]
+) -> None:
+    admin = {name: secured.client("alice", name, region_name="us-east-1") for name in ("sns", "sqs")}
+    admin["sqs"].create_queue(QueueName="invoices")
+    topic = admin["sns"].create_topic(Name="shop-orders")["TopicArn"]
+    endpoint = "arn:aws:sqs:us-east-1:000000000000:invoices"
+    admin["sns"].subscribe(TopicArn=topic, Protocol="sqs", Endpoint=endpoint)
+    admin["sns"].publish(TopicArn=topic, Message="denied")
+    tab = new_tab(secured.server)
+    page = tab.sign_in(secured, "shop", "#/topics")
+    expect(page.get_by_role("region", name="Not allowed")).to_contain_text("sns:ListTopics")
+    tab.open("#/topic/shop-orders/subscriptions")
+    page.get_by_role("region", name="Failing subscriptions").get_by_role("link", name="invoices").click()
+    deliveries = page.get_by_role("region", name="Deliveries", exact=True)
+    expect(deliveries).to_contain_text("the access policy of the queue does not allow it")
+    tab.picture("subscription-denied")
+    tab.accessible()
+    statement = json.loads(deliveries.locator("pre").inner_text())
+    document = json.dumps({"Version": "2012-10-17", "Statement": statement})
+    queue = admin["sqs"].get_queue_url(QueueName="invoices")["QueueUrl"]
+    admin["sqs"].set_queue_attributes(QueueUrl=queue, Attributes={"Policy": document})
+    admin["sns"].publish(TopicArn=topic, Message="allowed")
+    (message,) = admin["sqs"].receive_message(QueueUrl=queue, WaitTimeSeconds=10)["Messages"]
+    assert json.loads(message["Body"])["Message"] == "allowed"
+
+
 def test_endpoints_are_text(server: ServerProcess, tab: Tab) -> None:
     page = tab.page
     page.route("**/console/api/sns/ListSubscriptions", lambda route: route.fulfill(json={
@@ -295,7 +410,7 @@ def test_pages_of_topics_in_dark_colours_and_on_a_phone(
             other.page.set_viewport_size({"width": 390, "height": 800})
         other.open(address)
         expect(other.page.locator("main h1")).to_be_visible()
-        other.page.wait_for_load_state("networkidle")
+        expect(other.page.locator("main :is(tbody tr, form, .empty)").first).to_be_visible()
         other.picture(f"{name}-{address.removeprefix('#/').replace('/', '-')}")
         wide = other.page.evaluate(
             "document.documentElement.scrollWidth > document.documentElement.clientWidth"

@@ -92,7 +92,9 @@ class DeliveriesWorld(ShardsWorld):
         self.signer = Signer(self.broker, self.protection)
         self.endpoints = Endpoints(self.http, self.mail, self.signer)
         self.broker.extend(
-            lambda partition: Deliveries(partition, self.endpoints, self.find, self._failed),
+            lambda partition: Deliveries(
+                partition, self.endpoints, self.find, self._failed, TopicMetrics(partition)
+            ),
             [UnsentQuestion, UnsentDeletion, WaitingDeliveriesQuestion],
         )
         self.counted: list[tuple[str, float, float]] = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
@@ -21,6 +20,7 @@ from penstock.publishing.waiting import WaitingDeliveriesQuestion
 from penstock.topics.delivery_policy import parse_subscription_policy
 from penstock.topics.records import State
 from publishing.deliveries_world import BASE, OK, SERVER, Counted, DeliveriesWorld
+from publishing.log_lines import Lines, records
 
 HOOK = "https://hooks.example.com/a"
 DOWN = HttpAnswer(503, "Service Unavailable")
@@ -36,32 +36,6 @@ def world(request: pytest.FixtureRequest) -> Iterator[DeliveriesWorld]:
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
     return Counted(monkeypatch)
-
-
-class Lines(logging.Handler):
-    """What is logged about topics."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.records: list[logging.LogRecord] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.records.append(record)
-
-    @property
-    def text(self) -> str:
-        return "\n".join(f"{each.getMessage()} {vars(each)}" for each in self.records)
-
-
-@pytest.fixture
-def lines() -> Iterator[Lines]:
-    log, handler = logging.getLogger("penstock.topics"), Lines()
-    level = log.level
-    log.addHandler(handler)
-    log.setLevel(logging.INFO)
-    yield handler
-    log.removeHandler(handler)
-    log.setLevel(level)
 
 
 def policy(**retries: Any) -> str:
@@ -292,6 +266,41 @@ def test_what_was_not_delivered_is_delivered_after_a_crash(world: DeliveriesWorl
     assert len(world.urls) == 4
 
 
+def test_an_account_cannot_flood_a_host_with_confirmations(world: DeliveriesWorld) -> None:
+    topic = world.topic()
+    for number in range(150):
+        subscription = world.subscribe(topic, f"{HOOK}?{number}", State.PENDING)
+        world.deliveries(topic).confirm(topic, subscription, "ab" * 128)
+    world.advance(SECOND)
+    assert len(world.http.posted) <= 106
+    world.advance(MINUTE)
+    assert len(world.http.posted) == 150, "none is lost"
+
+
+def test_an_account_cannot_flood_a_mailbox_with_confirmations(world: DeliveriesWorld) -> None:
+    world.mail.server = SERVER
+    topic = world.topic()
+    for number in range(30):
+        subscription = world.subscribe(topic, f"a+{number}@example.com", State.PENDING)
+        world.deliveries(topic).confirm(topic, subscription, "ab" * 128)
+    world.advance(SECOND)
+    assert len(world.mail.sent) == 21
+    world.advance(9 * MINUTE)
+    assert len(world.mail.sent) == 30
+
+
+def test_a_throttle_that_is_taken_away_leaves_nothing_in_memory(world: DeliveriesWorld) -> None:
+    topic = world.topic()
+    subscription = world.subscribe(topic, DeliveryPolicy=throttle(1))
+    for number in range(5):
+        world.notify(topic, subscription, str(number))
+    world.advance(SECOND)
+    world.change_subscription(subscription, attributes={})
+    world.advance(MINUTE)
+    assert len(world.http.posted) == 5
+    assert world.deliveries(topic)._throttles._reserved == {}
+
+
 # -- throttles -----------------------------------------------------------------------------------------------------
 
 
@@ -437,11 +446,6 @@ def test_what_waits_is_listed_in_pages(world: DeliveriesWorld) -> None:
 
 
 # -- the delivery status log ---------------------------------------------------------------------------------------
-
-
-def records(lines: Lines) -> list[tuple[str, Any]]:
-    found = [record for record in lines.records if hasattr(record, "record")]
-    return [(record.log_group, json.loads(record.record)) for record in found]  # type: ignore[attr-defined]
 
 
 def test_each_attempt_is_logged_if_the_topic_has_roles(world: DeliveriesWorld, lines: Lines) -> None:

@@ -8,8 +8,9 @@ from hashlib import sha256
 
 import pytest
 
-from penstock.limits import DAY, MINUTE, SECOND
+from penstock.limits import DAY, HOUR, MINUTE, SECOND
 from penstock.topics.names import TopicName
+from publishing.deliveries_world import Counted
 from publishing.world import PublishingWorld
 from support.world import name_of
 
@@ -89,7 +90,7 @@ def test_a_new_topic_of_the_same_name_remembers_nothing(world: PublishingWorld) 
     topic = topic_of(world)
     first = world.publish(topic, "x", group="g")
     topics = world.topics(topic)
-    topics.delete_topic(topic)
+    world.do(topics.delete_topic(topic))
     world.do(topics.settled())
     topic_of(world)
     assert world.publish(topic, "x", group="g") != first
@@ -169,6 +170,32 @@ def test_the_archive_forgets_what_is_older_than_its_retention(world: PublishingW
     world.subscribe(topic, short, ReplayPolicy=replay_policy(world, begun_ms))
     world.advance(MINUTE)
     assert world.texts(short) == ["new"]
+
+
+def test_archives_are_counted_with_each_message_and_measured_every_hour(
+    world: PublishingWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = topic_of(world, ArchivePolicy='{"MessageRetentionPeriod":"1"}')
+    world.topic("other.fifo", ContentBasedDeduplication="true")
+    counted = Counted(monkeypatch).values
+    for text in ("a", "b" * 1000, "a"):  # the last one is a duplicate
+        world.publish(topic, text, group="g")
+    world.publish(world.topic("other.fifo", ContentBasedDeduplication="true"), "x", group="g")
+    assert counted["NumberOfMessagesArchiveProcessing"] == [1, 1]
+    assert sum(counted["NumberOfBytesArchiveProcessing"]) > 1000
+    assert "ApproximateNumberOfMessagesArchived" not in counted
+    world.advance(HOUR)
+    world.advance(HOUR)
+    assert counted["ApproximateNumberOfMessagesArchived"] == [2, 2]
+    assert counted["ApproximateNumberOfBytesArchived"] == [sum(counted["NumberOfBytesArchiveProcessing"])] * 2
+    world.advance(DAY)
+    assert counted["ApproximateNumberOfMessagesArchived"][-1] == 0
+    topics = world.topics(topic)
+    topics.put_topic(topics.find(topic).with_attribute("ArchivePolicy", ""))
+    world.do(topics.settled())
+    measured = len(counted["ApproximateNumberOfMessagesArchived"])
+    world.advance(2 * HOUR)
+    assert len(counted["ApproximateNumberOfMessagesArchived"]) == measured
 
 
 def test_a_dead_letter_of_a_fifo_topic_keeps_its_group_and_its_id(world: PublishingWorld) -> None:

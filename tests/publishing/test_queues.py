@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import datetime
 
 import pytest
 
@@ -13,6 +14,7 @@ from penstock.errors import NotOwned, QuotaReached
 from penstock.limits import HOUR, MINUTE, SECOND
 from penstock.publishing.errors import TopicMissing
 from penstock.queues.messages import Attribute
+from penstock.topics.publication import Notice
 from penstock.topics.records import State
 from publishing.world import PublishingWorld, publication
 from support.world import name_of
@@ -71,8 +73,11 @@ def test_a_large_message_for_1000_queues_of_other_shards_is_stored_once_for_each
     assert 2 * MESSAGE_BYTES < sum(sizes) < 2.01 * MESSAGE_BYTES
 
 
-@pytest.mark.parametrize("shards", [1, 3])
-def test_no_commit_has_a_large_message_for_all_queues_of_a_shard(shards: int) -> None:
+@pytest.mark.parametrize(("shards", "steps"), [(1, 0), (1, 12), (3, 5), (3, 25)])
+def test_a_large_message_for_many_queues_of_a_shard_arrives_in_several_commits(
+    shards: int, steps: int
+) -> None:
+    """The server crashes this many steps after the answer."""
     with PublishingWorld(shards=shards) as world:
         topic = world.topic()
         home = topic.home.shard(shards)
@@ -83,9 +88,15 @@ def test_no_commit_has_a_large_message_for_all_queues_of_a_shard(shards: int) ->
         missing = world.subscribe(topic, world.name("missing", home), RawMessageDelivery="true")
         sizes: list[int] = []
         world.broker.partition(home).shard.watch(lambda commit: sizes.append(commit.changes.bytes))
-        world.publish(topic, "x" * MESSAGE_BYTES)
-        world.crash()  # right after the answer
-        world.broker.partition(home).shard.watch(lambda commit: sizes.append(commit.changes.bytes))
+        topics = world.topics(topic)
+        message = publication("x" * MESSAGE_BYTES)
+        published = world.start(topics.publish(topics.find(topic), [message], "http://localhost"))
+        while not published.done:
+            world.runtime.step()
+        for _ in range(steps):
+            world.runtime.step()
+        assert sum(sizes) < 50 * MESSAGE_BYTES, "it crashes before all has arrived"
+        world.crash()
         world.advance(SECOND)
         assert all(list(map(len, world.taken(short))) == [MESSAGE_BYTES] for short in names)
         assert 4 * 1024 * 1024 <= max(sizes) < 4.5 * 1024 * 1024
@@ -212,6 +223,41 @@ def test_a_message_without_a_dead_letter_queue_is_counted_and_remembered(world: 
     assert (failure.reason, failure.count, failure.went_to) == ("QueueMissing", 2, "")
 
 
+def test_what_nobody_gets_is_counted_at_once(world: PublishingWorld) -> None:
+    topic, (short, *_) = world.topic(), world.queues()
+    world.subscribe(topic, short, FilterPolicy='{"kind":["order"]}')
+    world.publish(topic, "x")
+    counted = world.metrics(topic)
+    assert counted["NumberOfMessagesPublished"] == 1
+    assert counted["NumberOfNotificationsFilteredOut-NoMessageAttributes"] == 1
+    assert len(world.topics(topic).publisher.recent.of(topic)) == 1
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 5, 8])
+def test_a_signature_has_the_version_that_its_envelope_names(step: int) -> None:
+    """The version changes at some step of the publication."""
+    with PublishingWorld(shards=1) as world:
+        topic = world.topic()
+        world.create("q")
+        world.subscribe(topic, "q")
+        topics = world.topics(topic)
+        published = world.start(topics.publish(topics.find(topic), [publication("x")], "http://x"))
+        for _ in range(step):
+            if not published.done:
+                world.runtime.step()
+        topics.put_topic(topics.find(topic).with_attribute("SignatureVersion", "2"))
+        world.advance(SECOND)
+        (envelope,) = map(json.loads, world.taken("q"))
+        named = envelope["SignatureVersion"]
+        at_ms = round(datetime.fromisoformat(envelope["Timestamp"]).timestamp() * SECOND)
+        notice = Notice(
+            message_id=envelope["MessageId"], topic_arn=topic.arn, subscription_arn="", text="x",
+            published_ms=at_ms, base_url="http://x",
+        )  # fmt: skip
+        signed = world.publishing.signer.signed(notice, named)
+        assert envelope["Signature"] == signed.signature
+
+
 def test_the_policy_of_a_queue_is_asked_wherever_the_queue_is() -> None:
     allowed: set[str] = set()
     with PublishingWorld(may_deliver=lambda queue, sent_for: queue.name.name in allowed) as world:
@@ -304,7 +350,7 @@ def test_an_unknown_topic_takes_nothing(world: PublishingWorld) -> None:
     topic = world.topic()
     topics = world.topics(topic)
     found = topics.find(topic)
-    topics.delete_topic(topic)
+    world.do(topics.delete_topic(topic))
     with pytest.raises(TopicMissing):
         world.do(topics.publish(found, [publication("x")], "http://x"))
 
@@ -313,7 +359,7 @@ def test_a_deleted_topic_takes_its_subscriptions_along(world: PublishingWorld) -
     topic, (short, *_) = world.topic(), world.queues()
     subscription = world.subscribe(topic, short)
     topics = world.topics(topic)
-    topics.delete_topic(topic)
+    world.do(topics.delete_topic(topic))
     world.do(topics.settled())
     assert topics.get_subscription(subscription.name) is None
     world.topic()

@@ -4,10 +4,10 @@ What causes a delivery decides what applies to it; :data:`RULES` has a row for e
 queue (a dead letter, a moved message) takes its history along. A message of a service (an alarm, a topic) is new: it
 is deduplicated, counted and limited like one that a client sends.
 
-Queues of the same shard get the message with the open commit. For queues of other shards it joins the outbox with
-that commit (:mod:`penstock.broker.outbox`), and :meth:`QueueDelivery.arrive` adds it there: so a message means the
-same wherever its queue is. A message of a service is stored once for each shard, however many queues of that shard
-get it.
+Queues of the same shard get the message with the open commit, unless they are too many for one. For the others, and
+for queues of other shards, it joins the outbox with that commit (:mod:`penstock.broker.outbox`), and
+:meth:`QueueDelivery.arrive` adds it there: so a message means the same wherever its queue is. A message of a service
+is stored once for each shard that it is handed over to, however many queues of that shard get it.
 
 A queue that does not take a message refuses it. Then a message that left a queue returns to it, a copy is forgotten,
 and the service that caused the delivery decides about its message.
@@ -28,7 +28,7 @@ from penstock.broker.failures import Failures
 from penstock.broker.handover import UNREADABLE, Cause, Departed, HandedMessage, QueueTarget, SentFor
 from penstock.broker.history import DEAD_LETTERED, MOVED, SENT, EventKind
 from penstock.broker.quotas import QuotaRoom, Quotas
-from penstock.broker.shard import SETTLED, Shard
+from penstock.broker.shard import SETTLED, Commit, Shard
 from penstock.errors import (
     DeliveryDenied,
     NotOwned,
@@ -99,6 +99,7 @@ class Refusal(NamedTuple):
     target: QueueTarget
     message: Outgoing | None  # as the queue would have got it; None: it cannot be decrypted or decoded
     reason: str  # the name of the error
+    was_on_its_way: bool = False  # it was in the outbox
 
 
 class Destination(NamedTuple):
@@ -130,6 +131,22 @@ class Again(NamedTuple):
     enqueued_ms: int
 
 
+class _Sends(NamedTuple):
+    """A message of a service that joins queues of this shard, and what applies to all of them."""
+
+    message: Outgoing
+    now_ms: int
+    quotas: QuotaRoom | None
+    sent_for: SentFor | None
+    cause: str  # for the history
+    counts: list[Callable[[], None]]  # by queue
+
+    def count_all(self, commit: Commit) -> None:
+        """The message is durable in all queues that took it."""
+        for count in self.counts:
+            count()
+
+
 class QueueDelivery:
     """The deliveries of one shard."""
 
@@ -137,14 +154,13 @@ class QueueDelivery:
         self,
         shard: Shard,
         queues: Mapping[QueueName, LiveQueue],
-        outbox: Outbox | None,
+        outbox: Outbox,
         keys: KeyGuard,
         quotas: Quotas,
         failures: Failures,
         may_deliver: MayDeliver | None = None,
     ) -> None:
-        """``queues``: those of all shards of this process. ``outbox``: None: there are no other shards.
-        ``may_deliver``: None: no policies are enforced."""
+        """``queues``: those of all shards of this process. ``may_deliver``: None: no policies are enforced."""
         self._shard = shard
         self._queues = queues
         self._outbox = outbox
@@ -157,19 +173,19 @@ class QueueDelivery:
 
     def exists(self, name: QueueName) -> bool:
         """Whether messages can be delivered there. For queues of other shards, this is what is known at once."""
-        if self._outbox is None or self._outbox.other_shard(name) is None:
+        if self._outbox.other_shard(name) is None:
             return name in self._queues
         return self._outbox.remote.may_exist(name)
 
     def is_elsewhere(self, name: QueueName) -> bool:
         """Whether the queue of this name belongs to another shard."""
-        return self._outbox is not None and self._outbox.other_shard(name) is not None
+        return self._outbox.other_shard(name) is not None
 
     async def find(self, name: QueueName) -> Destination:
         """A queue that can take messages. Raises QueueMissing or KeyUnavailable; NotOwned if this shard was given
         back; StoreError, such as Unreachable, if the shard of the queue cannot say now whether it exists."""
         self._shard.check_owned()  # its queues are not found any more
-        if self._outbox is None or self._outbox.other_shard(name) is None:
+        if self._outbox.other_shard(name) is None:
             queue = self._find_here(name)
             queue.check_key()
             return Destination(name, queue.settings, queue)
@@ -264,7 +280,6 @@ class QueueDelivery:
         if RULES[cause].is_limited and self._quotas.bounds_messages:
             messages, size = 1, len(content)
             if to.queue is None:
-                assert self._outbox is not None
                 on_the_way = self._outbox.on_the_way(to.name.account)
                 messages, size = messages + on_the_way.messages, size + on_the_way.bytes
             self._quotas.check(to.name.account, messages, size)
@@ -282,7 +297,6 @@ class QueueDelivery:
         id = _new_id(Cause.COPY, source, number)
         copy = moved_message(entry_of(row), content, number, id, to.settings, now_ms, shard.clock.wall_ms())
         if to.queue is None:
-            assert self._outbox is not None
             targets, account = [QueueTarget(to.name)], to.name.account
             return self._outbox.add(copy, Cause.COPY, targets, source.name.name, task, account=account)
         self._join(to.queue, copy)
@@ -292,7 +306,6 @@ class QueueDelivery:
     def _hand_over(
         self, message: Entry, leaving: LiveQueue, to: QueueName, cause: Cause, task: str | None
     ) -> Departed:
-        assert self._outbox is not None
         return self._outbox.take(message, leaving, to, cause, task)
 
     def _join(self, queue: LiveQueue, message: Entry, leaving: LiveQueue | None = None) -> None:
@@ -317,29 +330,27 @@ class QueueDelivery:
     def is_pending(self, departures: Mapping[int, int], anywhere: int = 0) -> bool:
         """Whether messages that left durably are on their way. ``departures``: the position of the last one for each
         other shard. ``anywhere``: a position for which the shard is not known."""
-        return self._outbox is not None and self._outbox.is_pending(departures, anywhere)
+        return self._outbox.is_pending(departures, anywhere)
 
     async def has_room(self, departures: Mapping[int, int]) -> bool:
         """Whether what a task has sent to other shards has arrived. If it has not, this waits for it, for up to a
         second. A task sends nothing more before: what others send takes the same way, and would come behind it.
         Raises StoreClosed if nothing is handed over any more."""
-        return self._outbox is None or await self._outbox.have_arrived(departures)
+        return await self._outbox.have_arrived(departures)
 
     def on_returned(self, notify: Callable[[str, str], None]) -> None:
         """Call back for each message of a task that a queue of another shard refuses, with the task's id and the name
         of the error. The commit that takes the message back is open."""
-        if self._outbox is not None:
-            self._outbox.on_returned(notify)
+        self._outbox.on_returned(notify)
 
     # -- messages of services --------------------------------------------------------------------------------
 
     def on_refused(self, service: str, decide: Callable[[Refusal], None]) -> None:
-        """Call back for each message of a service that a queue of another shard refuses, with the commit that takes
-        it out of the outbox open. To deliver it elsewhere, add a job to that commit, whose handler calls
+        """Call back for each message of a service that a queue refuses later, with the commit that takes it out of
+        the outbox open. To deliver it elsewhere, add a job to that commit, whose handler calls
         :meth:`deliver`: a FIFO queue whose memory is not loaded would refuse it again, and memory cannot be waited
         for here."""
-        if self._outbox is not None:
-            self._outbox.on_refused(service, decide)
+        self._outbox.on_refused(service, decide)
 
     async def deliver(
         self,
@@ -353,7 +364,7 @@ class QueueDelivery:
         sent_for: SentFor | None = None,
     ) -> None:
         """Deliver a new message to queues of whichever shards. Returns when it is durable: in the queues of this
-        shard, and in the outbox for the others.
+        shard, unless these are very many, and in the outbox for the others.
 
         ``service``: who is asked if a queue of another shard refuses the message (:meth:`on_refused`).
         ``source``: what caused it, for the history of the message. ``in_commit`` is called with the refusals of
@@ -375,8 +386,8 @@ class QueueDelivery:
 
     async def prepare(self, targets: Iterable[QueueTarget]) -> None:
         """Load the memory of those queues that belong to this shard, as far as they exist."""
-        here = [target.queue for target in targets if not self.is_elsewhere(target.queue)]
-        queues = [queue for name in here if (queue := self._queues.get(name)) is not None]
+        found = (self._queues.get(target.queue) for target in targets)
+        queues = [queue for queue in found if queue is not None and queue.shard is self._shard]
         while unloaded := [each for each in queues if not each.memory.loaded and not each.deleted]:
             loads = [start(queue.memory.load()) for queue in unloaded]  # at a time, not one after the other
             for load in loads:
@@ -396,31 +407,28 @@ class QueueDelivery:
     ) -> list[Refusal]:
         """The part of :meth:`deliver` that joins the open commit. Returns which queues of this shard refuse the
         message, and those of other shards if the account has too much on the way. A FIFO queue that was not prepared
-        refuses it."""
+        refuses it. Of very many queues of this shard some get it through the outbox, so that no commit is too large:
+        they refuse it as those of other shards do."""
         message = msgspec.structs.replace(message, size=bytes_sent(message.body, message.attributes))
-        quotas, refusals = self._quotas.room(), list[Refusal]()
-        elsewhere: dict[int, list[QueueTarget]] = {}
-        for target in targets:
-            index = None if self._outbox is None else self._outbox.other_shard(target.queue)
-            if index is not None:
-                elsewhere.setdefault(index, []).append(target)
-                continue
-            reason = self._try_send(target, message, source, quotas, sent_for)
-            if reason is not None:
-                refusals.append(Refusal(target, message_for(target, message), reason))
+        quotas = self._quotas.room()
+        here, elsewhere = self._by_shard(targets, message.size)
+        refusals = [
+            Refusal(here[place], message_for(here[place], message), reason)
+            for place, reason in self._send_all(here, message, source, quotas, sent_for)
+        ]
         for of_shard in elsewhere.values():
-            assert self._outbox is not None
             payer = account or of_shard[0].queue.account
             refused = self._refused_departures(message, of_shard, payer, quotas)
-            refusals += refused
-            gone = {each.target for each in refused}
-            departing = [target for target in of_shard if target not in gone]
-            if not departing:
+            if refused:
+                refusals += refused
+                gone = {each.target for each in refused}
+                of_shard = [target for target in of_shard if target not in gone]
+            if not of_shard:
                 continue
             self._outbox.add(
                 self._stored(message),
                 Cause.SERVICE,
-                departing,
+                of_shard,
                 source,
                 service=service,
                 account=payer,
@@ -430,6 +438,26 @@ class QueueDelivery:
             )
         return refusals
 
+    def _by_shard(
+        self, targets: Iterable[QueueTarget], size: int
+    ) -> tuple[list[QueueTarget], dict[int, list[QueueTarget]]]:
+        """Returns the targets that get a message with the open commit, and by their shard those that get it through
+        the outbox: all of other shards, and of this one what is too much for one commit."""
+        here, elsewhere = list[QueueTarget](), dict[int, list[QueueTarget]]()
+        for target in targets:
+            index = self._outbox.other_shard(target.queue)
+            (here if index is None else elsewhere.setdefault(index, [])).append(target)
+        room = self._outbox.targets_at_a_time(size)
+        if len(here) > room:
+            # FIFO queues stay: what comes through the outbox arrives behind what is sent directly after it.
+            ordered = [target for target in here if target.queue.name.endswith(".fifo")]
+            others = [target for target in here if not target.queue.name.endswith(".fifo")]
+            room = max(0, room - len(ordered))
+            here = ordered + others[:room]
+            if others[room:]:
+                elsewhere[self._shard.index] = others[room:]
+        return here, elsewhere
+
     def _refused_departures(
         self, message: Outgoing, targets: Sequence[QueueTarget], payer: str, quotas: QuotaRoom | None
     ) -> list[Refusal]:
@@ -437,7 +465,6 @@ class QueueDelivery:
         queues is checked again when it arrives, and only then if the shard is of another node."""
         if quotas is None:
             return []
-        assert self._outbox is not None
         on_the_way = self._outbox.on_the_way(payer)
         is_counted = self._quotas.counts_processes or targets[0].queue in self._queues
         reasons: dict[str, str] = {}  # by account
@@ -474,44 +501,42 @@ class QueueDelivery:
             return type(error).__name__
         return None
 
-    def _try_send(
+    def _send_all(
         self,
-        target: QueueTarget,
+        targets: Sequence[QueueTarget],
         message: Outgoing,
         source: str,
         quotas: QuotaRoom | None,
         sent_for: SentFor | None,
-    ) -> str | None:
-        """A message of a service joins a queue of this shard. Returns the name of the error if it does not."""
-
-        def send(queue: LiveQueue) -> None:
-            if (
-                sent_for is not None
-                and self._may_deliver is not None
-                and not self._may_deliver(queue, sent_for)
-            ):
-                raise DeliveryDenied
-            self._send(queue, message_for(target, message), source, quotas)
-
-        return self._try_join(target, send)
-
-    def _send(self, queue: LiveQueue, message: Outgoing, source: str, quotas: QuotaRoom | None) -> None:
-        """Decide a send of a service, with the open commit. Raises PenstockError."""
-        queue.check_key()
-        shard, now_ms = self._shard, self._shard.clock.now_ms()
-        if queue.settings.fifo and message.group is None:
-            raise NotPossible("a FIFO queue only takes messages with a group")
-        if queue.settings.fifo and not queue.memory.loaded:
-            raise NotPossible("the memory of the queue is not loaded")
-        _check_size(message.size, queue.settings)
-        if quotas is None:
-            answers, entries = queue.decide_send([message], now_ms)
-        else:
-            answers, entries = queue.decide_send([message], now_ms, quotas.check_messages)
-            quotas.take(queue.name.account, entries)
+    ) -> list[tuple[int, str]]:
+        """A message of a service joins queues of this shard. Returns the targets that refuse it, by their place, each
+        with the name of the error."""
         cause = RULES[Cause.SERVICE].from_where.format(source)
-        count = partial(queue.count_sent, [message], answers, entries, now_ms, None, cause)
-        shard.open_commit.when_durable.append(lambda _: count())
+        sends = _Sends(message, self._shard.clock.now_ms(), quotas, sent_for, cause, [])
+        reasons = [self._try_join(target, partial(self._send, target, sends)) for target in targets]
+        if sends.counts:
+            self._shard.open_commit.when_durable.append(sends.count_all)
+        return [(place, reason) for place, reason in enumerate(reasons) if reason is not None]
+
+    def _send(self, target: QueueTarget, sends: _Sends, queue: LiveQueue) -> None:
+        """Decide a send of a service, with the open commit. Raises PenstockError."""
+        may_deliver, sent_for, quotas = self._may_deliver, sends.sent_for, sends.quotas
+        if sent_for is not None and may_deliver is not None and not may_deliver(queue, sent_for):
+            raise DeliveryDenied
+        message, settings = message_for(target, sends.message), queue.settings
+        queue.check_key()
+        if settings.fifo and message.group is None:
+            raise NotPossible("a FIFO queue only takes messages with a group")
+        if settings.fifo and not queue.memory.loaded:
+            raise NotPossible("the memory of the queue is not loaded")
+        _check_size(message.size, settings)
+        if quotas is None:
+            answers, entries = queue.decide_send([message], sends.now_ms)
+        else:
+            answers, entries = queue.decide_send([message], sends.now_ms, quotas.check_messages)
+            quotas.take(queue.name.account, entries)
+        count = partial(queue.count_sent, [message], answers, entries, sends.now_ms, None, sends.cause)
+        sends.counts.append(count)
 
     def _stored(self, message: Outgoing) -> Entry:
         """The row of a message in the outbox. The other shard gives it an id; its delay is in the departure."""
@@ -566,11 +591,9 @@ class QueueDelivery:
             sent = outgoing_of(content, message.group, left_ms, message.insert_at)
             if sent is None:
                 return [(place, UNREADABLE) for place in range(len(message.targets))]
-            source, sent_for = message.source, message.sent_for
-            reasons = [self._try_send(each, sent, source, quotas, sent_for) for each in message.targets]
-        else:
-            join = partial(self._add, message=message, content=content)
-            reasons = [self._try_join(target, join) for target in message.targets]
+            return self._send_all(message.targets, sent, message.source, quotas, message.sent_for)
+        join = partial(self._add, message=message, content=content)
+        reasons = [self._try_join(target, join) for target in message.targets]
         return [(place, reason) for place, reason in enumerate(reasons) if reason is not None]
 
     def quota_room(self) -> QuotaRoom | None:

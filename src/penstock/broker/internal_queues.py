@@ -363,7 +363,8 @@ class JobQueues(Part, Generic[T]):
             try:
                 await self._handle(job)
             except JobFailed as error:
-                failure = error
+                # Its frames hold the job, and one of them holds it: such a cycle would keep the payload for long.
+                failure = error.with_traceback(None)
             except (StoreError, NotOwned, JobLost):
                 raise
             except Exception as error:

@@ -3,7 +3,8 @@ shard has them.
 
 A message that leaves a queue stays a row of this store, with all that is known of it, but of the queue ``OUTBOX``. A
 new one is a row of that queue. The same commit appends a departure to the log of the target shard, which says what
-the row is and which queues it is for. So nothing is lost. A page of that log is handed over at a time and in order.
+the row is and which queues it is for. So nothing is lost. A message of a service for very many queues of this very
+shard takes the same way, so that no commit is too large. A page of that log is handed over at a time and in order.
 The other shard adds the messages and notes the last position that it took in one commit
 (:mod:`penstock.broker.inbox`), and takes none at or below that position again. So nothing arrives twice. Only after
 its acknowledgement is the log truncated here and the rows removed, again in one commit.
@@ -263,7 +264,8 @@ class Outbox(Part):
         self.store_id = store_id(shard.secret)
         self._queues = queues
         self._shards = shards
-        self._routes = {target: Route(self, target) for target in range(shards) if target != shard.index}
+        # One to this very shard, too: for messages of services that are too much for one commit.
+        self._routes = {target: Route(self, target) for target in range(shards)}
         self._on_returned: list[Callable[[str, str], None]] = []
         self._on_refused: dict[str, Callable[[Refusal], None]] = {}
         self._on_the_way = shard.table(ON_THE_WAY)
@@ -297,6 +299,11 @@ class Outbox(Part):
         """The shard of a queue; None if it is this one."""
         index = shard_of(name, self._shards)
         return None if index == self.shard.index else index
+
+    @staticmethod
+    def targets_at_a_time(size: int) -> int:
+        """How many queues get a message of this size in one commit."""
+        return max(1, min(_TARGETS_PER_PAGE, _BYTES_PER_ARRIVAL // max(1, size)))
 
     # -- in the open commit ------------------------------------------------------------------------------------
 
@@ -334,11 +341,11 @@ class Outbox(Part):
         insert_at: int | None = None,
         sent_for: SentFor | None = None,
     ) -> Departed:
-        """A new message is for queues of one other shard. It is stored once. Returns the last departure."""
+        """A new message is for queues of one shard. It is stored once. Returns the last departure."""
         assert message.content is not None
         self.shard.changes.add(OUTBOX, message)
         self._count(account, 1, message.size)
-        at_a_time = max(1, min(_TARGETS_PER_PAGE, _BYTES_PER_ARRIVAL // len(message.content)))
+        at_a_time = self.targets_at_a_time(len(message.content))
         for start in range(0, len(targets), at_a_time):
             some, is_last = tuple(targets[start : start + at_a_time]), start + at_a_time >= len(targets)
             departed = self._depart(
@@ -469,7 +476,7 @@ class Outbox(Part):
             target = departure.targets[refusal.place]
             try:
                 refused = None if message is None else message_for(target, message)
-                decide(Refusal(target, refused, refusal.reason))
+                decide(Refusal(target, refused, refusal.reason, was_on_its_way=True))
             except Exception:
                 # The messages behind this one must not wait for ever.
                 log.exception(

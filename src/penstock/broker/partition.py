@@ -109,11 +109,7 @@ class Partition:
         )
         quotas = shared.quotas
         self.failures = failures = Failures(shard)
-        outbox = (
-            Outbox(shard, shared.by_name, shared.shards, shared.others, shared.slots, failures)
-            if shared.shards > 1
-            else None
-        )
+        outbox = Outbox(shard, shared.by_name, shared.shards, shared.others, shared.slots, failures)
         self.delivery = delivery = QueueDelivery(
             shard, shared.by_name, outbox, shared.keys, quotas, failures, shared.may_deliver
         )

@@ -257,7 +257,7 @@ class Shard:
         """Returns a promise that is resolved when everything decided so far is durable; ``of``: at least what
         concerns this participant."""
         commit = self.open_commit
-        if commit.joining or commit.changes:
+        if commit.joining or commit.changes or commit.when_durable:
             if not self._scheduled:
                 self._schedule()
             if self._alone:
@@ -422,8 +422,9 @@ class Shard:
             commit, self._again = closed, True
         changes = commit.changes
         if closed is None and not self._rows and not changes:
-            self._begin(changes.number)
-            commit.done.resolve(None)  # touched, but nothing changed
+            self._begin(changes.number)  # touched, but nothing changed
+            self._call_back(commit, commit.when_durable)
+            commit.done.resolve(None)
         elif self.ended is not None:
             self._refuse(commit, self.ended)
         else:
@@ -550,6 +551,10 @@ class Shard:
             watchers = [*self._event_watchers, *watchers]
         if commit.when_durable:
             watchers = [*commit.when_durable, *watchers]
+        self._call_back(commit, watchers)
+
+    @staticmethod
+    def _call_back(commit: Commit, watchers: Sequence[Callable[[Commit], None]]) -> None:
         for watcher in watchers:
             try:
                 watcher(commit)

@@ -41,15 +41,17 @@ export function perSecond({ times, values, label }, period) {
 export function useRepeated(ask, inputs, every) {
   const [state, setState] = useState({ data: null, error: null });
   useEffect(() => {
-    let current = true;
+    let current = true, asking = false;
     const load = async () => {
-      if (document.hidden) return;
+      if (document.hidden || asking) return;
+      asking = true; // an answer may take longer than the pause
       try {
         const data = await ask();
         if (current) setState({ data, error: null });
       } catch (error) {
         if (current) setState((before) => ({ ...before, error }));
       }
+      asking = false;
     };
     load();
     const timer = setInterval(load, every * 1000);

@@ -10,16 +10,28 @@ class Permissions extends Set {
   }
 }
 
-export async function permissions(queue) {
-  return new Permissions(await admin("GET", `permissions${query({ queue })}`));
+// of: {queue} or {topic}; without it: all of them.
+export async function permissions(of = {}) {
+  return new Permissions(await admin("GET", `permissions${query(of)}`));
 }
 
 export function useQueuePermissions(queue) {
   const [allowed, setAllowed] = useState(new Permissions());
   useEffect(() => {
     let current = true;
-    permissions(queue).then((found) => current && setAllowed(found), () => {});
+    permissions({ queue }).then((found) => current && setAllowed(found), () => {});
     return () => { current = false; };
   }, [queue]);
+  return allowed;
+}
+
+// null until it is known. "topic" is an ARN: policies may name single topics.
+export function useTopicPermissions(topic) {
+  const [allowed, setAllowed] = useState(null);
+  useEffect(() => {
+    let current = true;
+    permissions({ topic }).then((found) => current && setAllowed(found), () => current && setAllowed(new Permissions()));
+    return () => { current = false; };
+  }, [topic]);
   return allowed;
 }

@@ -29,6 +29,8 @@ log = logging.getLogger("penstock.topics")
 
 _REMEMBERED_MAX = 1000  # subscriptions of a shard whose last failure is remembered
 _LOG_EVERY_MS = MINUTE
+_LOGGED_MAX = 50  # lines about an account of a shard in this time: a topic may have very many subscribers
+_ACCOUNTS_MAX = 1000  # whose lines are counted
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -53,6 +55,7 @@ class Undelivered:
         self._metrics = metrics
         self._failures: OrderedDict[str, Failure] = OrderedDict()
         self._logged_ms: dict[str, int] = {}
+        self._lines: dict[str, tuple[int, int]] = {}  # by account: until when, and how many
 
     @property
     def subscriptions(self) -> Collection[str]:
@@ -126,7 +129,18 @@ class Undelivered:
             forgotten, _ = self._failures.popitem(last=False)
             self._logged_ms.pop(forgotten, None)
         now_ms = self._shard.clock.now_ms()
-        if went_to or now_ms < self._logged_ms.get(arn, 0):
+        if went_to or now_ms < self._logged_ms.get(arn, 0) or not self._may_log(name.topic.account, now_ms):
             return
         self._logged_ms[arn] = now_ms + _LOG_EVERY_MS
         log.warning("a message of subscription %s is lost (%d so far): %s", arn, count, reason)
+
+    def _may_log(self, account: str, now_ms: int) -> bool:
+        if len(self._lines) > _ACCOUNTS_MAX:
+            self._lines = {name: lines for name, lines in self._lines.items() if lines[0] > now_ms}
+        until_ms, lines = self._lines.get(account, (0, 0))
+        if now_ms >= until_ms:
+            until_ms, lines = now_ms + _LOG_EVERY_MS, 0
+        if lines == _LOGGED_MAX:
+            log.warning("more messages of topics of account %s are lost than the log shows", account)
+        self._lines[account] = until_ms, lines + 1
+        return lines < _LOGGED_MAX

@@ -57,8 +57,11 @@ log = logging.getLogger("penstock.topics")
 HTTP_PROTOCOLS = ("http", "https")
 MAIL_PROTOCOLS = ("email", "email-json")
 _WAIT_MS_MAX = SECOND  # for a slot, with the job at hand; whoever waits longer is put off
+_HTTP_PACE, _MAIL_PACE = (5, 100), (1 / 60, 20)
+"""How many confirmations a second an account sends to one host or one mailbox, and how many more at once."""
 _ERROR_MAX = 300
 _JITTER = 0.1
+_KEPT = 200  # the status in the delivery status log
 _PAUSES_AFTER_ERROR_MS = (SECOND, 10 * SECOND, MINUTE)  # after an error of this server
 
 
@@ -78,8 +81,10 @@ class Outbound(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return "" if of is None else of.message_id
 
 
+# When a process dies, its tries take up the places of their endpoints until they become visible. Longer tries are
+# extended.
 HTTP_DELIVERIES = JobKind(
-    "topic-http", Outbound, pauses_ms=_PAUSES_AFTER_ERROR_MS, visibility_ms=MINUTE, ordered=False, tries_max=101,
+    "topic-http", Outbound, pauses_ms=_PAUSES_AFTER_ERROR_MS, visibility_ms=20 * SECOND, ordered=False, tries_max=101,
     running_max=16, running_per_group_max=4, waiting_max=100_000, age_ms_max=4 * DAY,
 )  # fmt: skip
 MAIL_DELIVERIES = JobKind(
@@ -127,14 +132,21 @@ Failed = Callable[[Notice, str], None]
 class Deliveries(PartList):
     """What is delivered for the topics of one shard."""
 
-    def __init__(self, partition: Partition, endpoints: Endpoints, find: Find, failed: Failed) -> None:
+    def __init__(
+        self,
+        partition: Partition,
+        endpoints: Endpoints,
+        find: Find,
+        failed: Failed,
+        metrics: TopicMetrics,
+    ) -> None:
         """``find``: a subscription with its topic, as they are now. ``failed``: a message is not tried again, for a
         reason; the open commit decides what becomes of it."""
         self._shard = partition.shard
         self._endpoints = endpoints
         self._find = find
         self._failed = failed
-        self._metrics = TopicMetrics(partition)
+        self._metrics = metrics
         self._throttles = Throttles()
         self.unsent = Unsent(partition)
         self.failed_attempts = FailedAttempts()
@@ -161,6 +173,7 @@ class Deliveries(PartList):
         if not self._can_leave(subscription.protocol):
             self._keep(topic, subscription, _unsent_notice(subscription, notice))
             self._count_delivered(topic)
+            self._log_kept(topic, subscription, notice)
             return True
         return self._add(topic, _outbound(subscription, notice=notice))
 
@@ -215,6 +228,14 @@ class Deliveries(PartList):
     def _count_delivered(self, topic: Topic) -> None:
         self._shard.open_commit.when_durable.append(lambda _: self._metrics.delivered(topic.name))
 
+    def _log_kept(self, topic: Topic, subscription: Subscription, notice: Notice) -> None:
+        """What is in the outbox counts as delivered: so it is in the delivery status log, too."""
+        since_ms = max(0, self._shard.clock.wall_ms() - notice.published_ms)
+        attempt = DeliveryAttempt(1, True, _KEPT, "kept in the outbox", since_ms)
+        self._shard.open_commit.when_durable.append(
+            lambda _: log_attempt(topic, subscription, notice, attempt)
+        )
+
     # -- attempts ------------------------------------------------------------------------------------------------
 
     def _wanted(self, outbound: Outbound) -> tuple[Topic, Subscription] | None:
@@ -232,10 +253,10 @@ class Deliveries(PartList):
         """Raises JobFailed."""
         outbound, found = job.payload, self._wanted(job.payload)
         if found is None:
-            self._throttles.release(job.id)
+            self._release(job)
             return
         policy = _policy(*found)
-        if not await self._slot(job, policy, found[1]):
+        if not await self._slot(job, policy, found[1]) or not await self._may_ask(job, found[0]):
             return
         found = self._wanted(outbound)
         if found is None:  # it has ended while this waited
@@ -248,23 +269,48 @@ class Deliveries(PartList):
         if not answer.is_complete:
             raise self._http_failure(job, topic, _policy(topic, subscription), answer)
         self._delivered(job, topic)
+        if not answer.is_success:
+            # SNS: what an endpoint refuses counts as delivered. The subscriber has not got it all the same.
+            self._remember_failure(job, f"{answer.status} {answer.text}, which counts as delivered")
 
     async def _slot(self, job: Job[Outbound], policy: DeliveryPolicy, subscription: Subscription) -> bool:
         """Wait until the throttle of the policy lets this through. Returns False if the job was put off for that."""
         # SNS: a throttle delays messages, retries among them, and drops none.
         if policy.receives_per_second is None:
+            self._throttles.release(job.id)  # it was put off when there was a throttle
             return True
         wait_ms = self._throttles.wait_ms(
             subscription.name.arn, policy.receives_per_second, job.id, self._shard.clock.now_ms()
         )
+        return await self._wait(job, job.id, wait_ms)
+
+    async def _may_ask(self, job: Job[Outbound], topic: Topic) -> bool:
+        """Wait until another confirmation may go to this place. Returns False if the job was put off for that.
+
+        Whoever subscribes an endpoint that is not his own, again and again or to many topics, must not flood it."""
+        if job.payload.confirmation is None:
+            return True
+        protocol, endpoint = job.payload.protocol, job.payload.endpoint
+        per_second, burst = _MAIL_PACE if protocol in MAIL_PROTOCOLS else _HTTP_PACE
+        place = f"{topic.name.account} {_asked_place(protocol, endpoint)}"
+        slot, now_ms = _asking(job), self._shard.clock.now_ms()
+        return await self._wait(job, slot, self._throttles.wait_ms(place, per_second, slot, now_ms, burst))
+
+    async def _wait(self, job: Job[Outbound], slot: str, wait_ms: int) -> bool:
+        """Wait for a slot, or put the job off for so long and return False."""
         if wait_ms > _WAIT_MS_MAX:
             await job.confirm()
             job.put_off(wait_ms, was_tried=False)
             return False
         if wait_ms:
             await self._shard.pause(wait_ms)
-        self._throttles.release(job.id)
+        self._throttles.release(slot)
         return True
+
+    def _release(self, job: Job[Outbound]) -> None:
+        """The job has no need of its slots any more."""
+        self._throttles.release(job.id)
+        self._throttles.release(_asking(job))
 
     async def _request(
         self, outbound: Outbound, topic: Topic, subscription: Subscription, policy: DeliveryPolicy
@@ -298,6 +344,9 @@ class Deliveries(PartList):
         """Raises JobFailed."""
         outbound, found = job.payload, self._wanted(job.payload)
         if found is None:
+            self._release(job)
+            return
+        if not await self._may_ask(job, found[0]):
             return
         topic, subscription = found
         server = self._endpoints.mail.server
@@ -341,7 +390,7 @@ class Deliveries(PartList):
             self._count_delivered(topic)
 
     def _give_up(self, job: Job[Outbound], reason: str) -> None:
-        self._throttles.release(job.id)
+        self._release(job)
         outbound = job.payload
         if outbound.notice is not None and self._wanted(outbound) is not None:
             self._failed(outbound.notice, reason)
@@ -352,10 +401,13 @@ class Deliveries(PartList):
 
     def _failure(self, job: Job[Outbound], reason: str, pause: int | None) -> JobFailed:
         """The failure of an attempt, which is stored with the job if there is another one."""
-        arn, wall_ms = job.payload.subscription.arn, self._shard.clock.wall_ms()
-        self.failed_attempts.failed(arn, reason, job.attempt, wall_ms)
+        self._remember_failure(job, reason)
         job.payload = msgspec.structs.replace(job.payload, last_error=reason[:_ERROR_MAX])
         return JobFailed(reason, can_repeat=pause is not None, pause_ms=pause)
+
+    def _remember_failure(self, job: Job[Outbound], reason: str) -> None:
+        arn = job.payload.subscription.arn
+        self.failed_attempts.failed(arn, reason, job.attempt, self._shard.clock.wall_ms())
 
     def _attempt(self, job: Job[Outbound], answer: HttpAnswer) -> DeliveryAttempt:
         of = job.payload.notice
@@ -389,6 +441,19 @@ def _outbound(
         notice=notice,
         confirmation=confirmation,
     )
+
+
+def _asking(job: Job[Outbound]) -> str:
+    """The slot of a confirmation, beside that of its subscription."""
+    return f"asks {job.id}"
+
+
+def _asked_place(protocol: str, endpoint: str) -> str:
+    """Who is asked: a host, or a mailbox, which may have several addresses."""
+    if protocol not in MAIL_PROTOCOLS:
+        return group_of(protocol, endpoint)
+    user, _, host = endpoint.lower().rpartition("@")
+    return f"{user.partition('+')[0]}@{host}"
 
 
 def group_of(protocol: str, endpoint: str) -> str:

@@ -28,6 +28,22 @@ _PREFIXES = {
 }  # fmt: skip
 
 
+class LoggedMessage(NamedTuple):
+    """What is logged of a message."""
+
+    id: str  # empty: it is not known any more
+    md5: str
+    published_ms: int  # by the wall clock; 0: it is not known any more
+
+    @classmethod
+    def of(cls, notice: Notice) -> LoggedMessage:
+        return cls(notice.message_id, text_md5(notice.text), notice.published_ms)
+
+
+def text_md5(text: str) -> str:
+    return md5(text.encode(), usedforsecurity=False).hexdigest()
+
+
 class DeliveryAttempt(NamedTuple):
     """One attempt to deliver a message."""
 
@@ -42,8 +58,14 @@ def log_attempt(
     topic: Topic, subscription: Subscription, notice: Notice | None, attempt: DeliveryAttempt
 ) -> None:
     """Log an attempt, if the topic wants that. ``notice``: None for a confirmation."""
-    if not _is_wanted(topic, subscription.protocol, attempt.succeeded, notice, attempt.number):
-        return
+    if is_wanted(topic, subscription.protocol, attempt, "" if notice is None else notice.message_id):
+        write_record(topic, subscription, None if notice is None else LoggedMessage.of(notice), attempt)
+
+
+def write_record(
+    topic: Topic, subscription: Subscription, message: LoggedMessage | None, attempt: DeliveryAttempt
+) -> None:
+    """Log an attempt. ``message``: None for a confirmation."""
     name = topic.name
     group = f"sns/{name.region}/{name.account}/{name.name}"
     log.info(
@@ -52,28 +74,26 @@ def log_attempt(
         "succeeded" if attempt.succeeded else "failed",
         extra={
             "log_group": group if attempt.succeeded else f"{group}/Failure",
-            "record": msgspec.json.encode(record(topic, subscription, notice, attempt)).decode(),
+            "record": msgspec.json.encode(record(topic, subscription, message, attempt)).decode(),
         },
     )
 
 
 def record(
-    topic: Topic, subscription: Subscription, notice: Notice | None, attempt: DeliveryAttempt
+    topic: Topic, subscription: Subscription, message: LoggedMessage | None, attempt: DeliveryAttempt
 ) -> dict[str, Any]:
     """Returns what Amazon logs of an attempt."""
-    notification: dict[str, Any] = {"topicArn": topic.name.arn, "timestamp": ""}
+    notification: dict[str, Any] = {}
     redrive = subscription.attributes.get("RedrivePolicy")
     delivery_of = f"{subscription.name.arn} {attempt.number} {attempt.dwell_ms}"
-    if notice is not None:
-        notification = {
-            "messageMD5Sum": md5(notice.text.encode(), usedforsecurity=False).hexdigest(),
-            "messageId": notice.message_id,
-            "topicArn": topic.name.arn,
-            "timestamp": _time(notice.published_ms),
-        }
-        delivery_of += f" {notice.message_id}"
-    else:
-        del notification["timestamp"]
+    if message is not None:
+        notification["messageMD5Sum"] = message.md5
+        if message.id:
+            notification["messageId"] = message.id
+        delivery_of += f" {message.id or message.md5}"
+    notification["topicArn"] = topic.name.arn
+    if message is not None and message.published_ms:
+        notification["timestamp"] = _time(message.published_ms)
     delivery: dict[str, Any] = {
         "deliveryId": str(uuid5(NAMESPACE_OID, delivery_of)),
         "destination": _destination(subscription),
@@ -85,14 +105,15 @@ def record(
         delivery["attempts"] = attempt.number
     if attempt.status:
         delivery["statusCode"] = attempt.status
-    if redrive and notice is not None:
+    if redrive and message is not None:
         delivery["redrivePolicy"] = msgspec.json.decode(redrive)
     status = "SUCCESS" if attempt.succeeded else "FAILURE"
     return {"notification": notification, "delivery": delivery, "status": status}
 
 
-def _is_wanted(topic: Topic, protocol: str, succeeded: bool, notice: Notice | None, number: int) -> bool:
-    prefix = _PREFIXES.get(protocol)
+def is_wanted(topic: Topic, protocol: str, attempt: DeliveryAttempt, message_id: str) -> bool:
+    """Whether the topic has a role for an attempt, and its rate chooses this one."""
+    prefix, succeeded = _PREFIXES.get(protocol), attempt.succeeded
     if prefix is None:
         return False
     kind = "Success" if succeeded else "Failure"
@@ -102,7 +123,7 @@ def _is_wanted(topic: Topic, protocol: str, succeeded: bool, notice: Notice | No
     rate = topic.attributes.get(f"{prefix}SuccessFeedbackSampleRate") if succeeded else None
     if not rate:
         return True
-    sampled = f"{'' if notice is None else notice.message_id} {number}"
+    sampled = f"{message_id} {attempt.number}"
     return crc32(sampled.encode()) % 100 < int(rate)
 
 

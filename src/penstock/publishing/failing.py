@@ -13,13 +13,13 @@ import msgspec
 from penstock.broker.questions import ShardQuestion
 from penstock.publishing.dead_letters import Failure
 from penstock.publishing.delivery_log import shown_endpoint
+from penstock.publishing.failed_attempts import FailedAttempt
 from penstock.publishing.shard_topics import ShardTopics
 from penstock.topics.names import SubscriptionName, TopicName
 from penstock.topics.records import Subscription
 
 if TYPE_CHECKING:
     from penstock.broker.partition import Partition
-    from penstock.publishing.failed_attempts import FailedAttempt
 
 
 class FailingSubscription(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

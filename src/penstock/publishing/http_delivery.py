@@ -24,6 +24,11 @@ class HttpAnswer(NamedTuple):
     text: str  # what the status means, or why there was no answer
 
     @property
+    def is_success(self) -> bool:
+        """Whether the endpoint has taken the message."""
+        return 200 <= self.status < 300
+
+    @property
     def is_complete(self) -> bool:
         """Whether the message is not sent again."""
         # SNS: what the endpoint refuses or redirects is complete, too. Only errors of servers are tried again.

@@ -6,11 +6,15 @@ at once: queues of this shard get the message with the open commit, queues of ot
 other subscribers through jobs. If a subscription changes before the last step, the filters are asked again.
 
 Many queues get one content: it is stored once for each other shard, and only the link that ends a subscription
-differs. Messages of a FIFO topic are numbered in the last step, so that their order is the order of the commits."""
+differs. Messages of a FIFO topic are numbered in the last step, so that their order is the order of the commits.
+
+Of very many subscribers of a standard topic some get the message with further commits, so that no turn of the loop
+takes long. The client is answered when all of them are durable."""
 
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,6 +24,7 @@ import msgspec
 from penstock.broker.delivery import Refusal
 from penstock.broker.shard import Commit
 from penstock.patterns import Outcome
+from penstock.promise import Promise
 from penstock.publishing.archive import Archived, archived
 from penstock.publishing.dead_letters import Undelivered
 from penstock.publishing.deliveries import Deliveries
@@ -34,6 +39,7 @@ from penstock.publishing.queue_jobs import (
     sent_for,
     text_attributes,
 )
+from penstock.publishing.queue_log import QueueLog, is_logged
 from penstock.publishing.recent import Recent, RecentMessages
 from penstock.queues.deduplication import content_id
 from penstock.queues.messages import Outgoing, bytes_sent
@@ -41,6 +47,7 @@ from penstock.topics.envelopes import notification_parts
 from penstock.topics.names import SubscriptionName, TopicName
 from penstock.topics.publication import Notice, Publication
 from penstock.topics.records import Topic
+from penstock.turns import Steps, finished, in_pieces
 
 if TYPE_CHECKING:
     from penstock.broker.live_queue import LiveQueue
@@ -50,6 +57,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.topics")
 
+_QUEUES_MIN, _QUEUES_MAX = 100, 1000  # that get a message with one commit; fewer get each one of a batch
+_OTHERS_MAX = (
+    20  # for which a copy is stored with that commit: of endpoints, and of queues that refuse the message
+)
+_SORTED_AT_ONCE = 1000
 _RAW_ATTRIBUTES_MAX = 10  # SQS: a message has at most ten attributes
 _SEQUENCE_BASE = 10_000_000_000_000_000_000  # SNS: sequence numbers have twenty digits, always
 
@@ -72,6 +84,8 @@ class _Draft(msgspec.Struct):
     certificate_url: str = ""
     sequence: str | None = None
     is_replayed: bool = False
+    refusals: list[Refusal] = []
+    """Of queues that do not take it, as long as it is not decided what becomes of it."""
 
     def notice(self, topic: Topic, protocol: str, subscription_arn: str = "") -> Notice:
         """What the subscribers of a protocol are told."""
@@ -98,6 +112,31 @@ class _Draft(msgspec.Struct):
         )
 
 
+class _Recipients(NamedTuple):
+    """Who gets a publication, in order of how."""
+
+    matched: Matched
+    queues: list[Route]
+    others: list[Route]
+    signed: list[str]  # the protocols of which somebody gets an envelope
+
+    def has_more(self, room: int) -> bool:
+        return len(self.queues) > room or len(self.others) > _OTHERS_MAX
+
+
+def _recipients(matched: Matched) -> Steps[_Recipients]:
+    queues: list[Route] = []
+    others: list[Route] = []
+    signed: dict[str, None] = {}
+    for routes in in_pieces(matched.routes, _SORTED_AT_ONCE):
+        for route in routes:
+            (others if route.target is None else queues).append(route)
+            if not route.is_raw:
+                signed[route.subscription.protocol] = None
+        yield
+    return _Recipients(matched, queues, others, list(signed))
+
+
 class Publisher:
     """Publishes to the topics of one shard."""
 
@@ -109,14 +148,16 @@ class Publisher:
         self._turns = publishing.turns
         self._watchers = publishing.watchers
         self._topics = topics
-        self.metrics = TopicMetrics(partition)
+        self.metrics = TopicMetrics(partition, lambda name: topics.get(name) is not None)
         self.recent = RecentMessages()
+        self._log = QueueLog(partition, topics.route_of)
         self.queue_jobs = QueueJobs(
-            partition, self._signer, self._delivered_late, self._not_delivered, self._redriven
-        )
+            partition, self._signer, self._delivered_late, self._not_delivered, self._redriven,
+            self._log.attempted,
+        )  # fmt: skip
         self.undelivered = Undelivered(partition, topics, self.queue_jobs, self.metrics)
         self.deliveries = Deliveries(
-            partition, publishing.endpoints, topics.route_of, self.undelivered.notice
+            partition, publishing.endpoints, topics.route_of, self.undelivered.notice, self.metrics
         )
         self._delivery.on_refused(TOPIC_SERVICE, self._refused)
 
@@ -125,34 +166,39 @@ class Publisher:
     ) -> list[Published]:
         """Raises TopicMissing, DedupFull, QuotaReached, NotOwned or StoreError."""
         drafts = [self._draft(name, each, base_url) for each in publications]
+        room = sys.maxsize if name.is_fifo else max(_QUEUES_MIN, _QUEUES_MAX // len(publications))
         while True:
             live = await self._topics.live(name)
             version = live.version
-            matched = [await self._turns.run(live.match(each), name.account) for each in publications]
+            matched = [await self._match(live, each) for each in publications]
             queue = await self._topics.queues.ready(live.topic) if name.is_fifo else None
-            if queue is None:
-                for draft, who in zip(drafts, matched, strict=True):
-                    await self._sign(live.topic, draft, who)
+            if queue is None and any(who.signed for who in matched):
+                await self._signer.ready()
+                await self._turns.run(self._sign(live.topic, drafts, matched), name.account)
             await self._delivery.prepare(
-                route.target for who in matched for route in who.routes if route.target
+                route.target for who in matched for route in who.queues[:room] if route.target
             )
             if not self._topics.is_current(live) or live.version != version:
                 continue  # a subscription has changed meanwhile
             if queue is None or (queue.memory.loaded and not queue.deleted):
                 break
         shard = self._shard
-        shard.check_not_ended()
-        shard.check_owned()
-        shard.check_sends()
+        self._check()
         if queue is not None:
             self._topics.queues.check_room(queue, live.topic, len(drafts))
         published = [
-            self._decide(live, draft, who, queue) for draft, who in zip(drafts, matched, strict=True)
+            self._decide(live, draft, who, queue, room) for draft, who in zip(drafts, matched, strict=True)
         ]
         size = sum(_size(each) for each in publications)
         shard.open_commit.when_durable.append(lambda _: self.metrics.published(name, len(publications), size))
+        topic = live.topic  # signed as it is now
         # The answer to a duplicate rests on the commit of the first message.
-        await shard.settled()
+        commits = {shard.settled(): None}
+        for draft, who in zip(drafts, matched, strict=True):
+            if draft.refusals or who.has_more(room):
+                await self._turns.run(self._to_the_others(topic, draft, who, room, commits), name.account)
+        for commit in commits:  # the store may refuse one of them, and write those behind it
+            await commit
         return published
 
     # -- before the decision -----------------------------------------------------------------------------------------
@@ -165,20 +211,32 @@ class Publisher:
         # SNS: the ids of publications are UUIDs of version 5.
         return f"{id[:14]}5{id[15:]}"
 
-    async def _sign(self, topic: Topic, draft: _Draft, who: Matched) -> None:
-        """Sign the texts that somebody gets in an envelope."""
+    async def _match(self, live: LiveTopic, publication: Publication) -> _Recipients:
+        account = live.topic.name.account
+        matched = await self._turns.run(live.match(publication), account)
+        steps = _recipients(matched)
+        if len(matched.routes) <= _SORTED_AT_ONCE:
+            return finished(steps)
+        return await self._turns.run(steps, account)
+
+    def _sign(self, topic: Topic, drafts: Sequence[_Draft], matched: Sequence[_Recipients]) -> Steps[None]:
+        """Sign the texts that somebody gets in an envelope. A batch of structured messages has dozens of them."""
         version = topic.signature_version
-        for protocol in dict.fromkeys(r.subscription.protocol for r in who.routes if not r.is_raw):
-            text = draft.publication.text_for(protocol)
-            if (version, text) not in draft.signatures:
-                await self._signer.ready()
-                signed = self._signer.signed(draft.notice(topic, protocol), version)
-                draft.signatures[version, text] = signed.signature
-                draft.certificate_url = signed.certificate_url
+        for draft, who in zip(drafts, matched, strict=True):
+            for protocol in who.signed:
+                text = draft.publication.text_for(protocol)
+                if (version, text) not in draft.signatures:
+                    signed = self._signer.signed(draft.notice(topic, protocol), version)
+                    draft.signatures[version, text] = signed.signature
+                    draft.certificate_url = signed.certificate_url
+                    yield
 
     # -- the decision, in the open commit ----------------------------------------------------------------------------
 
-    def _decide(self, live: LiveTopic, draft: _Draft, who: Matched, queue: LiveQueue | None) -> Published:
+    def _decide(
+        self, live: LiveTopic, draft: _Draft, who: _Recipients, queue: LiveQueue | None, room: int
+    ) -> Published:
+        """``room``: how many queues get it with this commit."""
         topic = live.topic
         if queue is not None:
             published, is_new = self._admit(topic, draft, queue)
@@ -186,17 +244,66 @@ class Publisher:
                 return published
         else:
             published = Published(draft.id)
-        delivered = self._to_queues(topic, draft, [route for route in who.routes if route.target])
-        for route in who.routes:
-            if route.target is None:
-                self._notify(topic, draft, route)
+        delivered = self._to_queues(topic, draft, who.queues[:room])
+        for route in who.others[:_OTHERS_MAX]:
+            self._notify(topic, draft, route)
+        self._refuse(draft, sys.maxsize if queue is not None else _OTHERS_MAX)
         recent = Recent(draft.id, draft.published_ms, draft.publication)
         self._shard.open_commit.when_durable.append(
-            partial(self._durable, topic.name, recent, delivered, who.filtered)
+            partial(self._durable, topic.name, recent, delivered, who.matched.filtered)
         )
         for watcher in self._watchers:
-            watcher(topic, draft.publication, published, who.routes)
+            watcher(topic, draft.publication, published, who.matched.routes)
         return published
+
+    def _to_the_others(
+        self, topic: Topic, draft: _Draft, who: _Recipients, room: int, commits: dict[Promise[None], None]
+    ) -> Steps[None]:
+        """Those who are too many for one commit get the message with the next ones, which are added to ``commits``.
+        If one of these is refused, the client is told so, and publishes again what some have got."""
+        is_begun = False
+        for _ in self._in_steps(topic, draft, who, room):
+            if is_begun:  # the open commit has the last step
+                commits[self._shard.settled()] = None
+            is_begun = True
+            yield
+        commits[self._shard.settled()] = None
+
+    def _in_steps(self, topic: Topic, draft: _Draft, who: _Recipients, room: int) -> Steps[None]:
+        yield from self._refuse_in_steps(draft)
+        for some in in_pieces(who.queues[room:], room):
+            yield
+            self._check()
+            delivered = self._to_queues(topic, draft, some)
+            count = partial(self._count_delivered, topic.name, delivered)
+            self._shard.open_commit.when_durable.append(count)
+            yield from self._refuse_in_steps(draft)
+        for route in who.others[_OTHERS_MAX:]:
+            yield
+            self._check()
+            if self._topics.get_subscription(route.subscription.name) is not None:
+                self._notify(topic, draft, route)
+
+    def _refuse(self, draft: _Draft, most: int) -> None:
+        """Decide what becomes of the message for some of the queues that do not take it."""
+        some, draft.refusals = draft.refusals[:most], draft.refusals[most:]
+        for refusal in some:
+            self._refused(refusal)
+
+    def _refuse_in_steps(self, draft: _Draft) -> Steps[None]:
+        while draft.refusals:
+            yield
+            self._check()
+            self._refuse(draft, 1)
+
+    def _count_delivered(self, name: TopicName, delivered: int, commit: Commit) -> None:
+        self.metrics.delivered(name, delivered)
+
+    def _check(self) -> None:
+        """Raises NotOwned or StoreError if nothing can be stored now."""
+        self._shard.check_not_ended()
+        self._shard.check_owned()
+        self._shard.check_sends()
 
     def _durable(
         self,
@@ -217,19 +324,22 @@ class Publisher:
         dedup_id = publication.dedup_id or content_id(publication.message)
         draft.publication = publication = msgspec.structs.replace(publication, dedup_id=dedup_id)
         assert publication.group is not None, "checked before"
-        sent, is_new = self._topics.queues.admit(
+        sent, is_new, size = self._topics.queues.admit(
             queue,
             topic,
             dedup_id,
             publication.group,
             partial(archived, publication, draft.published_ms, draft.base_url),
         )
+        if size:
+            self._shard.open_commit.when_durable.append(lambda _: self.metrics.archived(topic.name, 1, size))
         assert sent.sequence is not None
         draft.id, draft.sequence = self._message_id(sent.id), str(_SEQUENCE_BASE + sent.sequence)
         return Published(draft.id, draft.sequence), is_new
 
     def _to_queues(self, topic: Topic, draft: _Draft, routes: Iterable[Route]) -> int:
-        """Returns how many queues got the message, or have it on its way to them."""
+        """Returns how many queues got the message, or have it on its way to them. The refusals of the others are
+        noted in the draft."""
         forms: dict[tuple[bool, bool], list[Route]] = {}
         for route in routes:
             forms.setdefault((route.is_raw, route.to_fifo), []).append(route)
@@ -244,8 +354,9 @@ class Publisher:
                 refusals = self._delivery.decide(
                     message, targets, TOPIC_SERVICE, source, topic.name.account, sent_for(topic.name)
                 )
-            for refusal in refusals:
-                self._refused(refusal)
+            draft.refusals += refusals
+            if is_logged(topic):
+                self._log.decided(topic, draft.notice(topic, "sqs"), same, refusals)
             delivered += len(targets) - len(refusals)
         return delivered
 
@@ -281,22 +392,28 @@ class Publisher:
         archive. Returns False if its queue does not take it."""
         draft = _Draft(publication, archived.base_url, self._message_id(id), archived.published_ms, {})
         draft.sequence, draft.is_replayed = str(_SEQUENCE_BASE + number), True
-        return self._to_queues(topic, draft, [route]) > 0
+        delivered = self._to_queues(topic, draft, [route])
+        self._refuse(draft, sys.maxsize)
+        return delivered > 0
 
     # -- queues that do not take a message, with the open commit -----------------------------------------------------
 
     def _refused(self, refusal: Refusal) -> None:
         name = SubscriptionName.of_arn(refusal.target.token)
         assert name is not None, "the token is the ARN of the subscription"
+        if refusal.was_on_its_way:
+            self._log.refused(name, refusal)
         if refusal.message is None:
             self.undelivered.lost(name, refusal.reason)
             return
         message = QueueMessage.of(name.topic, name.id, refusal.target.queue, refusal.message, refusal.reason)
+        message = msgspec.structs.replace(message, was_counted=refusal.was_on_its_way)
         if name.topic.is_fifo or not is_temporary(refusal.reason) or not self.queue_jobs.send(message):
             self.undelivered.message(name, message, refusal.reason)
 
     def _delivered_late(self, message: QueueMessage) -> None:
-        self._shard.open_commit.when_durable.append(lambda _: self.metrics.delivered(message.topic, 1))
+        if not message.was_counted:
+            self._shard.open_commit.when_durable.append(lambda _: self.metrics.delivered(message.topic, 1))
 
     def _not_delivered(self, message: QueueMessage, reason: str) -> None:
         self.undelivered.message(SubscriptionName(message.topic, message.subscription), message, reason)

@@ -59,6 +59,7 @@ class QueueMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     confirmation: Confirmation | None = None  # it is signed when it is sent; then there is no body before
     tries: int = 0  # before its job was added: each time, a queue of another shard answered that it is full
     not_before_ms: int = 0  # by the clock of the broker
+    was_counted: bool = False  # as delivered: it was on its way to another shard, whose queue refused it
 
     @classmethod
     def of(
@@ -124,14 +125,17 @@ class QueueJobs(Part):
         delivered: Callable[[QueueMessage], None],
         undeliverable: Callable[[QueueMessage, str], None],
         redriven: Callable[[QueueMessage, str | None], None],
+        attempted: Callable[[QueueMessage, str | None, int], None],
     ) -> None:
         """``delivered``: a queue took a message that it had refused. ``undeliverable``: it will not take it; the open
         commit decides what becomes of it. ``redriven``: a dead-letter queue took a message, or did not, for a
-        reason."""
+        reason. ``attempted``: a queue that had refused a message took it, or did not, for a reason, at an attempt of
+        this number."""
         self._delivery = partition.delivery
         self._shard = partition.shard
         self._signer = signer
         self._delivered, self._undeliverable, self._redriven = delivered, undeliverable, redriven
+        self._attempted = attempted
         self._again = JobQueues(partition, REDELIVERIES, self._send_again, self._give_up_sending)
         self._dead = JobQueues(partition, DEAD_LETTERS, self._bury, self._give_up_burying)
         self._delivery.on_refused(REDELIVERIES.name, self._refused_again)
@@ -190,7 +194,17 @@ class QueueJobs(Part):
 
     async def _send_again(self, job: Job[QueueMessage]) -> None:
         """Raises JobFailed."""
-        await self._deliver(job, REDELIVERIES.name, self._delivered)
+        number = _tries(job) + 1  # the first attempt was no job
+
+        def taken(message: QueueMessage) -> None:
+            self._attempted(message, None, number)
+            self._delivered(message)
+
+        refused = await self._deliver(job, REDELIVERIES.name, taken)
+        if refused is not None:
+            if job.payload.confirmation is None:
+                self._attempted(job.payload, refused, number)
+            raise _failed(job, refused)
 
     async def _bury(self, job: Job[QueueMessage]) -> None:
         """Raises JobFailed."""
@@ -199,12 +213,14 @@ class QueueJobs(Part):
             await job.confirm()
             job.put_off(wait_ms)
             return
-        await self._deliver(job, DEAD_LETTERS.name, lambda message: self._redriven(message, None))
+        refused = await self._deliver(job, DEAD_LETTERS.name, lambda message: self._redriven(message, None))
+        if refused is not None:
+            raise _failed(job, refused)
 
     async def _deliver(
         self, job: Job[QueueMessage], service: str, taken: Callable[[QueueMessage], None]
-    ) -> None:
-        """``taken``: the queue took the message, with the open commit."""
+    ) -> str | None:
+        """``taken``: the queue took the message, with the open commit. Returns the reason if the queue refuses it."""
         message, topic = job.payload, job.payload.topic
         target = QueueTarget(message.queue, _token(message, _tries(job)))
         refused: list[Refusal] = []
@@ -226,8 +242,7 @@ class QueueJobs(Part):
             outgoing, [target], service, f"the topic {topic.name}", in_commit, job.check_held,
             topic.account, sent_for(topic),
         )  # fmt: skip
-        if refused:
-            raise _failed(job, refused[0].reason)
+        return refused[0].reason if refused else None
 
     def _give_up_sending(self, job: Job[QueueMessage], reason: str) -> None:
         if job.payload.confirmation is None:
@@ -240,6 +255,8 @@ class QueueJobs(Part):
 
     def _refused_again(self, refusal: Refusal) -> None:
         message = self._put_off(_of_refusal(refusal))
+        if message.confirmation is None:
+            self._attempted(message, refusal.reason, message.tries + 1)
         if message.body and self._may_repeat(message, REDELIVERIES) and self.send(message):
             return
         # SNS: what asks for a confirmation never goes to a dead-letter queue.
@@ -254,7 +271,9 @@ class QueueJobs(Part):
     def _put_off(self, message: QueueMessage) -> QueueMessage:
         """A message that a queue of another shard refused, with the time of its next try."""
         pause = pause_ms(QUEUE_RETRIES, message.tries) or 0
-        return msgspec.structs.replace(message, not_before_ms=self._shard.clock.now_ms() + pause)
+        return msgspec.structs.replace(
+            message, not_before_ms=self._shard.clock.now_ms() + pause, was_counted=True
+        )
 
     def _may_repeat(self, message: QueueMessage, kind: JobKind[QueueMessage]) -> bool:
         return is_temporary(message.reason) and message.tries < kind.tries_max

@@ -6,6 +6,7 @@ filter, and says that it was replayed. Messages that are published meanwhile are
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -16,21 +17,24 @@ import msgspec
 from penstock.broker.inspection import MessageView
 from penstock.broker.internal_queues import Job, JobKind, JobQueues
 from penstock.broker.parts import Part
+from penstock.errors import TooMuchWork
 from penstock.limits import DAY, SECOND
-from penstock.patterns import matches
+from penstock.patterns import matching_steps
 from penstock.publishing.archive import read_archived
 from penstock.publishing.live_topic import BODY_SCOPE, Route, filter_of, subject_of
 from penstock.queues.filters import MessageFilter
 from penstock.store.changes import RecordKind
 from penstock.store.moving import by_home
 from penstock.topics.names import SubscriptionName
-from penstock.topics.publication import Publication
 from penstock.topics.records import State, Subscription, Topic
+from penstock.turns import Steps, Turns
 
 if TYPE_CHECKING:
     from penstock.broker.partition import Partition
     from penstock.publishing.publisher import Publisher
     from penstock.publishing.shard_topics import ShardTopics
+
+log = logging.getLogger("penstock.topics")
 
 PENDING, IN_PROGRESS, COMPLETED, FAILED = "Pending", "In progress", "Completed", "Failed"
 POLICY = "ReplayPolicy"
@@ -89,8 +93,9 @@ def _wall_ms(text: str) -> int:
 class Replays(Part):
     """The replays of the topics of one shard."""
 
-    def __init__(self, partition: Partition, topics: ShardTopics, publisher: Publisher) -> None:
+    def __init__(self, partition: Partition, topics: ShardTopics, publisher: Publisher, turns: Turns) -> None:
         self._shard = partition.shard
+        self._turns = turns
         self._inspection = partition.inspection
         self._delivery = partition.delivery
         self._topics = topics
@@ -158,6 +163,7 @@ class Replays(Part):
             queue, MessageFilter(), after=page.after, limit=_PAGE, size_max=_BYTES_PER_PAGE
         )
         route = Route.of(subscription)
+        passing = await self._turns.run(_passing(subscription, listed.messages), topic.name.account)
         if route.target is not None:
             await self._delivery.prepare([route.target])
         await job.confirm()
@@ -165,7 +171,7 @@ class Replays(Part):
             return
         last_ms = page.from_ms
         for view in listed.messages:
-            last_ms = max(last_ms, self._replay(topic, route, page, view))
+            last_ms = max(last_ms, self._replay(topic, route, page, view, passes=view.row.seq in passing))
         if listed.next is None or last_ms > page.until_ms:
             self._end(job, page, COMPLETED)
             return
@@ -183,7 +189,9 @@ class Replays(Part):
             return None
         return found
 
-    def _replay(self, topic: Topic, route: Route, page: ReplayPage, view: MessageView) -> int:
+    def _replay(
+        self, topic: Topic, route: Route, page: ReplayPage, view: MessageView, *, passes: bool
+    ) -> int:
         """Send one message again, if it is one of those that are wanted. Returns when it was published."""
         if view.content is None:
             self._count(topic, failed=True)
@@ -191,10 +199,10 @@ class Replays(Part):
         archived = read_archived(view.content.body)
         if not page.from_ms <= archived.published_ms <= page.until_ms:
             return archived.published_ms
-        # A FIFO queue remembers the id under which it got the message first.
-        dedup_id = sha256(f"{page.subscription.id}\n{page.id}\n{view.content.id}".encode()).hexdigest()
-        publication = archived.publication(view.row.group, dedup_id)
-        if _passes(route.subscription, publication):
+        if passes:
+            # A FIFO queue remembers the id under which it got the message first.
+            of = f"{page.subscription.id}\n{page.id}\n{view.content.id}"
+            publication = archived.publication(view.row.group, sha256(of.encode()).hexdigest())
             sent = self._publisher.send_again(
                 topic, route, publication, archived, view.content.id, view.row.seq
             )
@@ -215,13 +223,25 @@ class Replays(Part):
             self._put(page.subscription, page.id, FAILED)
 
 
-def _passes(subscription: Subscription, publication: Publication) -> bool:
-    found = filter_of(subscription)
-    if found is None:
-        return True
-    scope, pattern = found
-    text = publication.text_for(subscription.protocol) if scope == BODY_SCOPE else ""
-    return matches(pattern, subject_of(scope, text, publication))
+def _passing(subscription: Subscription, messages: Sequence[MessageView]) -> Steps[set[int]]:
+    """The numbers of the messages that pass the filter of a subscription."""
+    found, passing = filter_of(subscription), set[int]()
+    for view in messages:
+        if found is None:
+            passing.add(view.row.seq)
+        elif view.content is not None:
+            scope, pattern = found
+            publication = read_archived(view.content.body).publication(None, None)
+            text = publication.text_for(subscription.protocol) if scope == BODY_SCOPE else ""
+            subject = subject_of(scope, text, publication)
+            yield
+            try:
+                if subject.problem is None and (yield from matching_steps(pattern, subject)):
+                    passing.add(view.row.seq)
+            except TooMuchWork:
+                arn = subscription.name.arn
+                log.warning("a replayed message is too complex for the filter of subscription %s", arn)
+    return passing
 
 
 def _key(name: SubscriptionName) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -16,6 +17,9 @@ from penstock.broker.handover import SentFor
 from penstock.broker.parts import Part, PartList
 from penstock.errors import DedupFull, QuotaReached
 from penstock.names import Home, Space
+from penstock.promise import Promise
+from penstock.publishing.archive_sizes import ArchiveSizes
+from penstock.publishing.arn_lists import ArnLists
 from penstock.publishing.confirming import Confirming
 from penstock.publishing.deliveries import Deliveries
 from penstock.publishing.errors import SubscriptionMissing, TokenUnknown, TopicMissing
@@ -29,7 +33,7 @@ from penstock.topics.names import SubscriptionName, TopicName
 from penstock.topics.publication import Publication
 from penstock.topics.records import SUBSCRIPTIONS, TOPICS, State, Subscription, Topic
 from penstock.topics.tokens import read_token
-from penstock.turns import Steps
+from penstock.turns import Steps, finished
 
 if TYPE_CHECKING:
     from penstock.broker.partition import Partition
@@ -37,6 +41,7 @@ if TYPE_CHECKING:
 
 
 _FILTER = "FilterPolicy"
+_DELETED_AT_ONCE = 20  # subscriptions
 
 
 class SubscriptionCounts(NamedTuple):
@@ -94,19 +99,24 @@ class ShardTopics(Part):
         self._turns = publishing.turns
         self._compiled: dict[TopicName, LiveTopic] = {}
         self._of_topic: dict[TopicName, _OfTopic] = {}
-        self._names: dict[str, SubscriptionName] = {}  # by the id
+        self._entered: dict[str, Subscription] = {}  # as they are counted and listed, by the id
+        self._being_compiled: dict[TopicName, Promise[None]] = {}
+        self._arns: ArnLists[tuple[Space, bool]] = (
+            ArnLists()
+        )  # of topics, by account, region and whether it is FIFO
+        self._owned: ArnLists[Space] = ArnLists()  # of subscriptions
         self._unconfirmed: set[SubscriptionName] = set()
         self._bytes = StoredBytes()
-        for key, topic in self._topics:
-            self._bytes.note(key, topic)
-        for key, subscription in self._subscriptions:
+        for key, topic in sorted(self._topics, key=itemgetter(0)):
+            self._note_topic(key, topic)
+        for key, subscription in sorted(self._subscriptions, key=itemgetter(0)):
             self._bytes.note(key, subscription)
             self._enter(subscription)
         self.queues = TopicQueues(partition)
         self.publisher = Publisher(partition, publishing, self)
         self.deliveries: Deliveries = self.publisher.deliveries
         self._confirming = Confirming(partition, self.publisher)
-        self.replays = Replays(partition, self, self.publisher)
+        self.replays = Replays(partition, self, self.publisher, self._turns)
 
     # -- looking -------------------------------------------------------------------------------------------------
 
@@ -161,23 +171,26 @@ class ShardTopics(Part):
 
     def names(self, space: Space, after: str, most: int) -> list[str]:
         """The first ARNs of topics beyond one, in order."""
-        arns = sorted(t.name.arn for _, t in self._topics if t.name.space == space and t.name.arn > after)
-        return arns[:most]
+        return sorted(
+            arn for is_fifo in (False, True) for arn in self._arns.beyond((space, is_fifo), after, most)
+        )[:most]
+
+    def all_names(self) -> list[TopicName]:
+        return [topic.name for _, topic in self._topics]
+
+    def fifo_names(self) -> list[TopicName]:
+        """All FIFO topics of this shard."""
+        return [topic.name for _, topic in self._topics if topic.name.is_fifo]
 
     def count_topics(self, space: Space, *, fifo: bool) -> int:
         """How many topics an account has in this shard."""
-        return sum(t.name.space == space and t.name.is_fifo == fifo for _, t in self._topics)
+        return self._arns.count((space, fifo))
 
     def owned_by(self, space: Space, after: str, most: int) -> list[Subscription]:
         """The first subscriptions of an account beyond an ARN, in order of their ARNs."""
-        found = [
-            each
-            for _, each in self._subscriptions
-            if each.owner == space.account
-            and each.name.topic.region == space.region
-            and each.name.arn > after
-        ]
-        return sorted(found, key=lambda each: each.name.arn)[:most]
+        names = map(SubscriptionName.of_arn, self._owned.beyond(space, after, most))
+        found = (None if name is None else self.get_subscription(name) for name in names)
+        return [each for each in found if each is not None]
 
     def replay_status(self, name: SubscriptionName) -> str | None:
         """How far the replay of a subscription is; None if it has none."""
@@ -192,12 +205,25 @@ class ShardTopics(Part):
         """The topic as publications need it. Its filters are compiled when the first message is published. Raises
         TopicMissing."""
         while (live := self._compiled.get(name)) is None:
+            being_compiled = self._being_compiled.get(name)
+            if being_compiled is not None:  # once for all who publish meanwhile
+                await being_compiled
+                continue
             live = LiveTopic(self.find(name))
             records = self._topic_of(name)
             version = records.version
-            await self._turns.run(self._compile(live, list(records.arns)), name.account)
-            if records.version == version and self.get(name) is live.topic:
+            self._being_compiled[name] = Promise()
+            try:
+                await self._turns.run(self._compile(live, list(records.arns)), name.account)
+            except Exception:
+                self._being_compiled.pop(name).resolve(None)
+                raise
+            # The first subscription, and a refused commit, put others in the place of these records.
+            is_same = self._topic_of(name) is records and records.version == version
+            if is_same and self.get(name) is live.topic:
                 self._compiled[name] = live
+            # Not in a finally clause: a broker that the garbage collector frees begins nothing new.
+            self._being_compiled.pop(name).resolve(None)
         return live
 
     def is_current(self, live: LiveTopic) -> bool:
@@ -217,38 +243,52 @@ class ShardTopics(Part):
         read = read_token(self._shard.secret, token)
         if read is None or read.valid_until_ms < self._shard.clock.wall_ms():
             raise TokenUnknown
-        name = self._names.get(read.subscription_id)
-        if name is None:
+        subscription = self._entered.get(read.subscription_id)
+        if subscription is None:
             raise SubscriptionMissing
-        return name
+        return subscription.name
 
     # -- changing, with the open commit ----------------------------------------------------------------------------
 
     def put_topic(self, topic: Topic) -> None:
         self._check()
         self._topics.put(topic.key, topic)
-        self._bytes.note(topic.key, topic)
+        self._note_topic(topic.key, topic)
         live = self._compiled.get(topic.name)
         if live is not None:
             live.topic = topic
             live.version += 1
         self.queues.configure(topic)
 
-    def delete_topic(self, name: TopicName) -> None:
-        """Delete a topic, with its subscriptions and its archive."""
-        self._check()
-        for subscription in self.subscriptions_of(name, "", len(self._subscriptions)):
-            self._remove(subscription.name)
+    async def delete_topic(self, name: TopicName) -> None:
+        """Delete a topic, with its subscriptions and its archive. Many subscriptions are deleted before it, some with
+        each commit."""
+        await self._turns.run(self._deletion(name), name.account)
+
+    def _deletion(self, name: TopicName) -> Steps[None]:
+        while True:
+            self._check()
+            # Those at the end are the cheapest to take out of the list.
+            arns = self._topic_of(name).arns[-_DELETED_AT_ONCE:]
+            for arn in reversed(arns):
+                self._remove(SubscriptionName(name, arn.rpartition(":")[2]))
+            if not self._topic_of(name).arns:
+                break
+            yield
         key = name.home.key(name.arn)
+        if self._topics.get(key) is None:  # another request was faster
+            return
         self._topics.remove(key)
-        self._bytes.note(key, None)
+        self._note_topic(key, None)
+        self._of_topic.pop(name, None)
         self._compiled.pop(name, None)
         self.queues.delete(name)
         self.publisher.recent.forget(name)
+        self.publisher.metrics.forget(name)
 
     def clear(self, account: str) -> None:
         for name in [topic.name for _, topic in self._topics if topic.name.account == account]:
-            self.delete_topic(name)
+            finished(self._deletion(name))
 
     def put_subscription(self, subscription: Subscription) -> None:
         """The attributes of the subscription are valid."""
@@ -336,13 +376,21 @@ class ShardTopics(Part):
         self._of_topic.setdefault(name.topic, _OfTopic()).enter(subscription)
         if subscription.state is not State.CONFIRMED:
             self._unconfirmed.add(name)
-        self._names[name.id] = name
+        self._entered[name.id] = subscription
+        self._owned.note(name.arn, Space(subscription.owner, name.topic.region))
 
     def _leave(self, subscription: Subscription) -> None:
         name = subscription.name
         self._of_topic[name.topic].leave(subscription)
         self._unconfirmed.discard(name)
-        del self._names[name.id]
+        self._owned.note(name.arn, None)
+        del self._entered[name.id]
+
+    def _note_topic(self, key: str, topic: Topic | None) -> None:
+        """A topic is this from now on; None: it is gone."""
+        self._bytes.note(key, topic)
+        whose = None if topic is None else (topic.name.space, topic.name.is_fifo)
+        self._arns.note(Home.rest_of_key(key), whose)
 
     def _check(self) -> None:
         """Raises NotOwned or StoreError if nothing can be stored now."""
@@ -358,20 +406,18 @@ class ShardTopics(Part):
         name = TopicName.of_arn(arn)
         assert name is not None, "keys are ARNs"
         self._compiled.pop(name, None)
-        self._bytes.note(key, before)
+        self._note_topic(key, before)
 
     def _subscription_undone(self, key: str, before: Subscription | None) -> None:
         name = SubscriptionName.of_arn(Home.rest_of_key(key))
         assert name is not None, "keys are ARNs"
         self._compiled.pop(name.topic, None)
         self._bytes.note(key, before)
-        # What the refused commit made of it is not known here, so that the subscriptions are counted anew.
-        self._of_topic.pop(name.topic, None)
-        self._names.pop(name.id, None)
-        self._unconfirmed.discard(name)
-        for _, subscription in self._subscriptions:
-            if subscription.name.topic == name.topic:
-                self._enter(subscription)
+        entered = self._entered.get(name.id)
+        if entered is not None:
+            self._leave(entered)
+        if before is not None:
+            self._enter(before)
 
 
 class ShardPublishing(PartList):
@@ -380,5 +426,6 @@ class ShardPublishing(PartList):
     def __init__(self, partition: Partition, publishing: Publishing) -> None:
         topics = ShardTopics(partition, publishing)
         unconfirmed = Unconfirmed(partition, topics)
+        sizes = ArchiveSizes(partition, topics, topics.publisher.metrics)
         jobs = topics.publisher.queue_jobs, topics.deliveries, topics.replays
-        super().__init__([topics, *jobs, unconfirmed])
+        super().__init__([topics, *jobs, unconfirmed, sizes])

@@ -45,6 +45,7 @@ def archive_days(topic: Topic) -> int:
 class Admitted(NamedTuple):
     sent: Sent
     is_new: bool
+    archived_bytes: int = 0  # what the message takes in the archive; 0: it is not archived
 
 
 class TopicQueues:
@@ -103,7 +104,7 @@ class TopicQueues:
         message = Outgoing(body=stored(), sender="", group=group, dedup_id=dedup_id)
         entries: list[Entry]
         (sent,), entries = queue.decide_send([message], now_ms)
-        return Admitted(sent, bool(entries))
+        return Admitted(sent, bool(entries), sum(len(entry.content or b"") for entry in entries))
 
 
 def _settings(topic: Topic) -> QueueSettings:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from penstock.auth.encryption.root_key import RootKey
 from penstock.errors import KeyDisabled, KeyMissing
 from penstock.names import Space
+from penstock.server.encryption import Encryption
+from penstock.server.settings.config import Config
+from penstock.testing.clock import ManualClock
 from services.sns.world import ACCOUNT, ARN, Refused, SnsWorld, queue_arn
 
 INVALID = "InvalidParameter"
@@ -354,6 +359,13 @@ def test_a_topic_whose_key_cannot_be_used(key: str, code: str) -> None:
         entries = [{"Id": "x", "Message": "m"}]
         assert sns.refused("PublishBatch", TopicArn=NEWS, PublishBatchRequestEntries=entries)[0] == code
         sns.set(NEWS, "KmsMasterKeyId", "")
+        sns("Publish", TopicArn=NEWS, Message="m")
+
+
+def test_a_topic_with_the_key_that_aws_manages(tmp_path: Path) -> None:
+    guard = Encryption(Config(data=tmp_path, memory=True), RootKey(bytes(32)), ManualClock()).guard
+    with SnsWorld(keys=guard) as sns:
+        sns.make(KmsMasterKeyId="alias/aws/sns")
         sns("Publish", TopicArn=NEWS, Message="m")
 
 

@@ -19,9 +19,9 @@ export function Outbox({ params, allowed, user }) {
     <div class="card scroll" tabindex="0" role="region" aria-label="Outbox"><table onKeyDown=${rowKeys}>
       <thead><tr><th>Time</th><th>To</th><th>Topic</th><th>Subject</th><th>Message</th></tr></thead>
       <tbody>${entries.map((entry) => html`<tr key=${entry.id} tabindex="-1">
-        <td>${time(entry.at_ms)}</td><td><button class="plain" onClick=${() => setOpened(entry)}>${entry.destination}</button> <${Badge}>${entry.protocol}<//></td>
-        <td>${entry.topic && html`<${TopicLink} arn=${entry.topic} user=${user} />`}</td>
-        <td class="cut">${entry.subject}</td><td class="cut">${entry.body}</td></tr>`)}</tbody>
+        <td class="time">${time(entry.at_ms)}</td><td class="time"><button class="plain" onClick=${() => setOpened(entry)}>${entry.destination}</button> <${Badge}>${entry.protocol}<//></td>
+        <td class="cut short">${entry.topic && html`<${TopicLink} arn=${entry.topic} user=${user} />`}</td>
+        <td class="cut short">${entry.subject}</td><td class="cut rest">${entry.body}</td></tr>`)}</tbody>
     </table>${data && !entries.length && html`<${Empty} title="The outbox is empty">
       <p>Texts to phones (<code>sms</code>) and push notifications (<code>application</code>) are kept here instead of being sent,
         and so are emails as long as the server knows no mail server.</p><//>`}</div>

@@ -1,11 +1,12 @@
 // Subscriptions of a topic, or of all topics; subscribe and confirm.
 import { mapOf, sns } from "../api.js";
-import { html, useState } from "../html.js";
+import { html, useRef, useState } from "../html.js";
 import { useRepeated } from "../metrics.js";
 import { attempt, Badge, Dialog, Empty, Field, hashOf, Problem, replaceHash, rowKeys } from "../ui.js";
+import { FailingBadge, FailingList, reasonOf, useFailing } from "./failing.js";
 import { Subscribe } from "./subscribe.js";
 import {
-  deadLetterQueueOf, Endpoint, hasPage, isPending, listed, shortEndpoint, SubscriptionState, TopicLink, topicParts, Turns,
+  deadLetterQueueOf, Endpoint, hasPage, isPending, listed, nameOf, shortEndpoint, SubscriptionState, TopicLink, topicParts, Turns,
 } from "./topic_parts.js";
 
 export const Subscriptions = (given) => html`<div class="head"><h1>Subscriptions</h1></div><${SubscriptionList} ...${given} />`;
@@ -15,16 +16,25 @@ export function SubscriptionList({ topic, params, allowed, user, onChange = () =
   const { contains = "", after = "" } = params;
   const [asking, setAsking] = useState(null);
   const [version, setVersion] = useState(0);
-  const { data, error } = useRepeated(() => subscriptionsFrom(topic, contains, after, allowed), [topic, contains, after, version], 10);
+  const isFirst = useRef(true);
+  const ask = () => {
+    const refresh = isFirst.current;
+    isFirst.current = false;
+    return subscriptionsFrom(topic, contains, after, allowed, refresh);
+  };
+  const { data, error } = useRepeated(ask, [topic, contains, after, version], 10);
+  const failing = useFailing({ topic: topic && nameOf(topic) }, allowed, version);
   const subscriptions = data?.subscriptions ?? [];
   const change = (more) => replaceHash(topic ? topicParts(topic, user, "subscriptions") : ["subscriptions"], more);
   const done = () => {
+    isFirst.current = true;
     setAsking(null);
     setVersion((before) => before + 1);
     onChange();
   };
   return html`
     <${Problem} error=${error} />
+    <${FailingList} failing=${failing} topic=${topic} user=${user} />
     <div class="row">
       <input class="grow" data-filter type="search" placeholder="Filter by endpoint or protocol" aria-label="Filter by endpoint or protocol" value=${contains}
         onInput=${(event) => change({ contains: event.target.value })} />
@@ -32,7 +42,7 @@ export function SubscriptionList({ topic, params, allowed, user, onChange = () =
     </div>
     <div class="card scroll" tabindex="0" role="region" aria-label="Subscriptions"><table onKeyDown=${rowKeys}>
       <thead><tr><th>Endpoint</th>${!topic && html`<th>Topic</th>`}<th>Protocol</th><th>State</th><th>Filter</th><th class="optional">Dead-letter queue</th></tr></thead>
-      <tbody>${subscriptions.map((each) => html`<${Row} key=${`${each.TopicArn} ${each.Protocol} ${each.Endpoint}`} subscription=${each} topic=${topic}
+      <tbody>${subscriptions.map((each) => html`<${Row} key=${`${each.TopicArn} ${each.Protocol} ${each.Endpoint}`} subscription=${each} topic=${topic} failing=${failing?.get(each.SubscriptionArn)}
         user=${user} onConfirm=${allowed.has("sns:ConfirmSubscription") && (() => setAsking({ confirm: each }))} />`)}</tbody>
     </table>${data && !subscriptions.length && html`<${Nothing} topic=${topic} filtered=${contains || after} />`}</div>
     <${Turns} label="Pages of subscriptions" after=${after} next=${data?.next} onTurn=${(begins) => change({ contains, after: begins })} />
@@ -40,28 +50,40 @@ export function SubscriptionList({ topic, params, allowed, user, onChange = () =
     ${asking?.confirm && html`<${ConfirmSubscription} subscription=${asking.confirm} onClose=${() => setAsking(null)} onDone=${done} />`}`;
 }
 
+// Attributes change seldom, and a page of 100 subscriptions asks for those of each.
+const ATTRIBUTES_MS = 60_000, READ_MAX = 1000;
+const read = new Map(); // ARN -> {at, attributes}
+
+async function attributesOf(SubscriptionArn, refresh) {
+  const known = read.get(SubscriptionArn);
+  if (known && !refresh && Date.now() - known.at < ATTRIBUTES_MS) return known.attributes;
+  const attributes = mapOf((await sns("GetSubscriptionAttributes", { SubscriptionArn })).Attributes);
+  if (read.size >= READ_MAX) read.clear();
+  read.set(SubscriptionArn, { at: Date.now(), attributes });
+  return attributes;
+}
+
 // The parts that may not be read are left out.
-async function subscriptionsFrom(topic, contains, after, allowed) {
+async function subscriptionsFrom(topic, contains, after, allowed, refresh) {
   const wanted = contains.toLowerCase();
   const matches = ({ Endpoint, Protocol }) => `${Protocol} ${Endpoint}`.toLowerCase().includes(wanted);
   const [action, members] = topic ? ["ListSubscriptionsByTopic", { TopicArn: topic }] : ["ListSubscriptions", {}];
   const { found, next } = await listed(action, "Subscriptions", members, matches, after);
-  const attributes = async ({ SubscriptionArn }) => mapOf((await sns("GetSubscriptionAttributes", { SubscriptionArn })).Attributes);
   const readable = (each) => hasPage(each) && allowed.has("sns:GetSubscriptionAttributes");
-  const subscriptions = found.map(async (each) => ({ ...each, attributes: readable(each) ? await attributes(each).catch(() => ({})) : {} }));
+  const subscriptions = found.map(async (each) => ({ ...each, attributes: readable(each) ? await attributesOf(each.SubscriptionArn, refresh).catch(() => ({})) : {} }));
   return { subscriptions: await Promise.all(subscriptions), next };
 }
 
-function Row({ subscription, topic, user, onConfirm }) {
+function Row({ subscription, topic, failing, user, onConfirm }) {
   const { SubscriptionArn, TopicArn, Protocol, Endpoint: endpoint, attributes } = subscription;
   const { FilterPolicy = "", FilterPolicyScope } = attributes;
   const dead = deadLetterQueueOf(attributes);
   return html`<tr tabindex="-1">
     <td class="cut narrow">${hasPage(subscription) ? html`<a href=${hashOf(["subscription", SubscriptionArn])} title=${endpoint}>${shortEndpoint(endpoint, user)}</a>`
       : html`<span title=${endpoint}>${shortEndpoint(endpoint, user)}</span>`}</td>
-    ${!topic && html`<td><${TopicLink} arn=${TopicArn} user=${user} /></td>`}
+    ${!topic && html`<td class="cut narrow"><${TopicLink} arn=${TopicArn} user=${user} /></td>`}
     <td>${Protocol}${attributes.RawMessageDelivery === "true" && html` <${Badge}>raw<//>`}</td>
-    <td><${SubscriptionState} subscription=${subscription} />
+    <td title=${failing && reasonOf(failing)}>${failing ? html`<${FailingBadge} failing=${failing} />` : html`<${SubscriptionState} subscription=${subscription} />`}
       ${isPending(subscription) && onConfirm && html` <button class="small" onClick=${onConfirm}>Confirm</button>`}</td>
     <td class="cut narrow mono" title=${FilterPolicy}>${FilterPolicy ? html`${FilterPolicyScope === "MessageBody" ? "body " : "attributes "}${FilterPolicy}` : ""}</td>
     <td class="optional">${dead && html`<${Endpoint} text=${dead} user=${user} />`}</td></tr>`;

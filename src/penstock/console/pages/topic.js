@@ -1,9 +1,11 @@
 // One topic: figures, subscriptions, settings, publish.
 import { mapOf, sns } from "../api.js";
-import { count, named } from "../format.js";
+import { count, named, time } from "../format.js";
 import { html, useState } from "../html.js";
 import { useRepeated } from "../metrics.js";
+import { useTopicPermissions } from "../permissions.js";
 import { Badge, Confirm, Copy, hashOf, NotAllowed, Problem } from "../ui.js";
+import { FailingList, useFailing } from "./failing.js";
 import { Publish } from "./publish.js";
 import { SubscriptionList } from "./subscriptions.js";
 import { isFifo, nameOf, topicHash, topicOf } from "./topic_parts.js";
@@ -14,8 +16,10 @@ const LOOK = "sns:GetTopicAttributes";
 
 export function Topic(given) {
   const arn = topicOf(given.parts[1], given.user);
-  return given.allowed.has(LOOK) ? html`<${OneTopic} key=${arn} arn=${arn} ...${given} />`
-    : html`<div class="head"><h1>${nameOf(arn)}</h1></div><${NotAllowed} permission=${LOOK} allowed=${given.allowed} user=${given.user} />`;
+  const allowed = useTopicPermissions(arn);
+  if (!allowed) return html`<p class="soft">Loading</p>`;
+  return allowed.has(LOOK) ? html`<${OneTopic} key=${arn} arn=${arn} ...${given} allowed=${allowed} />`
+    : html`<div class="head"><h1>${nameOf(arn)}</h1></div><${NotAllowed} permission=${LOOK} allowed=${allowed} user=${given.user} />`;
 }
 
 function OneTopic({ arn, parts, params, allowed, user }) {
@@ -41,7 +45,7 @@ function OneTopic({ arn, parts, params, allowed, user }) {
     <${Problem} error=${error} />
     <nav class="tabs" aria-label="Parts of the topic">${tabs.map(([key, title]) => html`
       <a href=${topicHash(arn, user, key)} aria-current=${tab === key ? "page" : undefined}>${title}</a>`)}</nav>
-    ${tab === "overview" && html`<${Overview} topic=${topic} allowed=${allowed} />`}
+    ${tab === "overview" && html`<${Overview} topic=${topic} allowed=${allowed} user=${user} />`}
     ${tab === "subscriptions" && html`<${SubscriptionList} topic=${arn} params=${params} allowed=${allowed} user=${user} onChange=${changed} />`}
     ${tab === "settings" && html`<${TopicSettings} topic=${topic} allowed=${allowed} onChange=${changed} />`}
     ${asking === "publish" && html`<${Publish} topic=${topic} onClose=${close} />`}
@@ -56,14 +60,16 @@ async function topicNamed(arn, allowed) {
   return { arn, name: nameOf(arn), attributes: mapOf(Attributes), tags: Object.fromEntries(tags.map(({ Key, Value }) => [Key, Value])) };
 }
 
-function Overview({ topic, allowed }) {
+function Overview({ topic, allowed, user }) {
   const { arn, attributes } = topic;
+  const failing = useFailing({ topic: topic.name }, allowed, 0);
   return html`
     <div class="tiles">
       <div class="tile"><b>${count(Number(attributes.SubscriptionsConfirmed))}</b><span>${named(Number(attributes.SubscriptionsConfirmed), "subscription")}</span></div>
       <div class="tile"><b>${count(Number(attributes.SubscriptionsPending))}</b><span>waiting for confirmation</span></div>
       <div class="tile"><b>${count(Number(attributes.SubscriptionsDeleted))}</b><span>deleted by their endpoints</span></div>
     </div>
+    <${FailingList} failing=${failing} topic=${arn} user=${user} />
     <${TopicCharts} name=${topic.name} allowed=${allowed} />
     <div class="card"><h2>Facts</h2><dl class="facts">
       <dt>ARN</dt><dd><span class="mono">${arn}</span> <${Copy} text=${arn} /></dd>
@@ -71,7 +77,8 @@ function Overview({ topic, allowed }) {
       ${attributes.DisplayName && html`<dt>Display name</dt><dd>${attributes.DisplayName}</dd>`}
       ${isFifo(arn) && html`<dt>Duplicates</dt><dd>${attributes.ContentBasedDeduplication === "true" ? "recognized by content or id" : "recognized by id"},
         ${attributes.FifoThroughputScope === "MessageGroup" ? " in each group" : " in the whole topic"}</dd>`}
-      ${attributes.ArchivePolicy && html`<dt>Archive</dt><dd>${attributes.ArchivePolicy}${attributes.BeginningArchiveTime && `, since ${attributes.BeginningArchiveTime}`}</dd>`}
+      ${attributes.ArchivePolicy && html`<dt>Archive</dt><dd>messages of ${JSON.parse(attributes.ArchivePolicy).MessageRetentionPeriod} days${attributes.BeginningArchiveTime
+        && `, at present since ${time(attributes.BeginningArchiveTime)}`}; subscriptions can replay them</dd>`}
       ${allowed.has("penstock:ListWaitingDeliveries") && html`<dt>Waiting</dt><dd><a href=${hashOf(["deliveries"], { topic: topic.name })}>What waits for its endpoints</a></dd>`}
     </dl></div>`;
 }

@@ -23,7 +23,7 @@ export const isFifo = (arn) => arn.endsWith(".fifo");
 export const topicOf = (text, user) => (text.startsWith("arn:") ? text : arnOf("sns", text, user));
 export const topicParts = (arn, user, ...more) => ["topic", arn === arnOf("sns", nameOf(arn), user) ? nameOf(arn) : arn, ...more];
 export const topicHash = (arn, user, ...more) => hashOf(topicParts(arn, user, ...more));
-export const TopicLink = ({ arn, user }) => html`<a href=${topicHash(arn, user)}>${nameOf(arn)}</a>`;
+export const TopicLink = ({ arn, user }) => html`<a href=${topicHash(arn, user)} title=${nameOf(arn)}>${nameOf(arn)}</a>`;
 
 // The name of a queue that has a page here; other endpoints are shown as they are.
 export const shortEndpoint = (text, user) => (isOwnQueue(text, user) ? nameOf(text) : text);

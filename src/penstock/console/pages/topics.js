@@ -4,7 +4,8 @@ import { Spark } from "../charts.js";
 import { count } from "../format.js";
 import { html, useState } from "../html.js";
 import { filled, metricData, useRepeated } from "../metrics.js";
-import { attempt, Badge, Copy, Dialog, Empty, Field, Problem, replaceHash, rowKeys } from "../ui.js";
+import { attempt, Badge, Copy, Dialog, Empty, Field, hashOf, Problem, replaceHash, rowKeys } from "../ui.js";
+import { FailingList, useFailing } from "./failing.js";
 import { arnOf, isFifo, listed, nameOf, topicHash, TopicLink, topicOf, Turns } from "./topic_parts.js";
 
 export function Topics({ params, allowed, user }) {
@@ -12,6 +13,7 @@ export function Topics({ params, allowed, user }) {
   const [creating, setCreating] = useState(false);
   const [ask, every] = allowed.has("penstock:ListTopics") ? [topicsOfAdmin, 5] : [topicsOfSns, 15];
   const { data, error } = useRepeated(() => ask(contains, after, allowed), [contains, after], every);
+  const failing = useFailing({}, allowed, 0);
   const topics = data?.topics ?? [];
   const sparks = usePublishedLately(topics.map(({ name }) => name), allowed);
   return html`
@@ -19,13 +21,16 @@ export function Topics({ params, allowed, user }) {
       ${allowed.has("sns:CreateTopic") && html`<button class="primary" onClick=${() => setCreating(true)}>Create topic</button>`}</div></div>
     <${Problem} error=${error} />
     ${data && !topics.length && !contains && !after ? html`<${FirstSteps} user=${user} />` : html`
+      ${!contains && !after && html`<${FailingList} failing=${failing} user=${user} most=${5} />`}
       <input data-filter type="search" placeholder="Filter by name" aria-label="Filter by name" value=${contains}
         onInput=${(event) => replaceHash(["topics"], { contains: event.target.value })} />
       <div class="card scroll" tabindex="0" role="region" aria-label="Topics"><table onKeyDown=${rowKeys}>
-        <thead><tr><th>Name</th><th class="number">Subscriptions</th><th class="number">Pending</th><th class="optional">Published, last hour</th></tr></thead>
-        <tbody>${topics.map(({ arn, confirmed, pending, name }) => html`<tr key=${arn} tabindex="-1">
-          <td><${TopicLink} arn=${arn} user=${user} />${isFifo(arn) && html` <${Badge}>FIFO<//>`}</td>
+        <thead><tr><th>Name</th><th class="number">Subscriptions</th><th class="number">Pending</th><th class="number">Waiting</th><th class="optional">Published, last hour</th></tr></thead>
+        <tbody>${topics.map(({ arn, confirmed, pending, waiting, failing, name }) => html`<tr key=${arn} tabindex="-1">
+          <td class="cut"><${TopicLink} arn=${arn} user=${user} />${isFifo(arn) && html` <${Badge}>FIFO<//>`}${failing > 0
+            && html` <a href=${topicHash(arn, user, "subscriptions")}><${Badge} kind="danger">${count(failing)} failing<//></a>`}</td>
           <td class="number">${count(confirmed)}</td><td class="number">${count(pending)}</td>
+          <td class="number">${waiting > 0 ? html`<a href=${hashOf(["deliveries"], { topic: name })}>${count(waiting)}</a>` : count(waiting)}</td>
           <td class="optional"><${Spark} values=${sparks.get(name)} /></td></tr>`)}</tbody>
       </table>${data && !topics.length && html`<${Empty} title=${data.next ? "None of the first topics matches" : "No topic matches"} />`}</div>
       <${Turns} label="Pages of topics" after=${after} next=${data?.next} onTurn=${(begins) => replaceHash(["topics"], { contains, after: begins })} />`}

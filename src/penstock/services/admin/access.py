@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from penstock.auth.authorize import AccessDenied, authorize
+from penstock.auth.authorize import AccessDenied, Resource, authorize
 from penstock.broker.other_shards import DefinitionQuestion
 from penstock.names import QueueName
 from penstock.services.admin.resources import Admin, queue_named, queue_resource, the_server
@@ -16,12 +16,18 @@ from penstock.services.admin.structs import (
     ListPermissionsResult,
 )
 from penstock.services.admin.subscribers import topic_or_subscription
-from penstock.services.admin.topics import all_topics, filter_to_test, topic_in_account, topics_of
+from penstock.services.admin.topics import (
+    all_topics,
+    filter_to_test,
+    topic_in_account,
+    topics_asked_for,
+    topics_of,
+)
 from penstock.wire.service import Call
 
 _EVENTS_DEFAULT, _EVENTS_MAX = 100, 1000
 _TOPICS = "sns:"  # how permissions on topics begin
-_ON_TOPICS = (all_topics, filter_to_test, topic_or_subscription)
+_ON_TOPICS = (filter_to_test, topic_or_subscription, topics_asked_for)
 
 
 async def list_permissions(
@@ -33,7 +39,8 @@ async def list_permissions(
     if request.queue is not None:
         name = queue_named(request.queue, request.account, call)
         found = await admin.broker.ask(DefinitionQuestion(name))
-    queue, topics = queue_resource(name, found), topics_of(call.space)
+    queue, everything = queue_resource(name, found), topics_of(call.space)
+    topics = everything
     if request.topic is not None:
         topics = await topic_in_account(admin, request.topic, call)
     server = the_server(admin, request, call)
@@ -45,8 +52,13 @@ async def list_permissions(
             row.grantable or not row.permission.startswith("penstock:") or row.resource is not the_server
         )
         try:
-            is_of_topics = row.permission.startswith(_TOPICS) or row.resource in _ON_TOPICS
-            authorize(asked, row, topics if is_of_topics else queue if about_queue else server)
+            if row.resource is all_topics:
+                about: Resource = everything
+            elif row.permission.startswith(_TOPICS) or row.resource in _ON_TOPICS:
+                about = topics
+            else:
+                about = queue if about_queue else server
+            authorize(asked, row, about)
         except AccessDenied as denied:
             if denied.remedy is not None:
                 remedies[row.permission] = denied.remedy

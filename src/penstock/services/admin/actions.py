@@ -50,6 +50,7 @@ from penstock.services.admin.topics import (
     list_topics,
     list_waiting_deliveries,
     test_filter_policy,
+    topics_asked_for,
 )
 from penstock.wire.service import Action, AuditRule, FindResource, Handler
 
@@ -146,11 +147,11 @@ _ROWS = (
     _look("ListTopics", f"GET {_TOPICS}", tt.TopicsRequest, tt.TopicsResult, list_topics, all_topics, ("prefix",)),
     _look(
         "ListWaitingDeliveries", f"GET {_TOPICS}/deliveries", tt.DeliveriesRequest, tt.DeliveriesResult,
-        list_waiting_deliveries, all_topics, ("topic", "subscription"), is_large=True,
+        list_waiting_deliveries, topics_asked_for, ("topic", "subscription"), is_large=True,
     ),
     _look(
         "ListFailingSubscriptions", f"GET {_TOPICS}/failing", tt.FailingRequest, tt.FailingResult,
-        list_failing_subscriptions, all_topics, ("topic", "subscription"),
+        list_failing_subscriptions, topics_asked_for, ("topic", "subscription"),
     ),
     _look(
         "ListRecentMessages", f"GET {_TOPICS}/recent", tt.RecentRequest, tt.RecentResult, list_recent_messages,

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 
 from penstock.auth.authorize import Resource
-from penstock.errors import TooMuchWork
+from penstock.errors import DeliveryDenied, TooMuchWork
 from penstock.patterns import matching_steps
 from penstock.publishing.dead_letters import Failure
 from penstock.publishing.failed_attempts import FailedAttempt
@@ -109,6 +109,7 @@ def _undelivered_info(failure: Failure) -> UndeliveredInfo:
         reason=shown_reason(failure.reason),
         count=failure.count,
         dead_letter_queue=failure.went_to or None,
+        is_denied=DeliveryDenied.__name__ in failure.reason or None,
     )
 
 

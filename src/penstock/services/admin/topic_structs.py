@@ -82,6 +82,7 @@ class UndeliveredInfo(Absent, kw_only=True):
     reason: str
     count: int  # of such messages, since the server was started
     dead_letter_queue: str | None = None  # the ARN of the queue that has it; without: the message is lost
+    is_denied: bool | None = None  # true: the access policy of a queue does not allow it
 
 
 class FailingSubscriptionInfo(Absent, kw_only=True):

@@ -57,6 +57,16 @@ def all_topics(admin: Admin, request: Any, call: Call) -> Resource:
     return topics_of(call.space)
 
 
+def topics_asked_for(admin: Admin, request: DeliveriesRequest, call: Call) -> Resource:
+    """The topic that is named, alone or by a subscription; all topics without one. Raises Fault."""
+    name = named_topic(request.topic, call) if request.topic is not None else None
+    if request.subscription is not None:
+        if name is not None:
+            raise admin_fault("InvalidParameter", "Give either topic or subscription.")
+        name = subscription_named(request.subscription, call).topic
+    return topics_of(call.space) if name is None else Resource(name.arn, name.account)
+
+
 def topics_of(space: Space) -> Resource:
     return Resource(TopicName(space.account, space.region, "*").arn, space.account)
 
@@ -128,8 +138,6 @@ async def list_waiting_deliveries(admin: Admin, request: DeliveriesRequest, call
     if request.topic is not None:
         topic = named_topic(request.topic, call)
     if request.subscription is not None:
-        if topic is not None:
-            raise admin_fault("InvalidParameter", "Give either topic or subscription.")
         topic = subscription_named(request.subscription, call).topic
     # One more than a page, to see whether there is another one.
     question = WaitingDeliveriesQuestion(limit + 1, after, call.space.account, topic, request.subscription)

@@ -6,7 +6,6 @@ import re
 
 from penstock.patterns import JsonTextError, PatternError, compile_pattern
 from penstock.services.sns.faults import AttributeInvalid
-from penstock.services.sns.limits import FILTER_MEMBERS_MAX
 
 POLICY, SCOPE = "FilterPolicy", "FilterPolicyScope"
 BODY, ATTRIBUTES = "MessageBody", "MessageAttributes"
@@ -24,8 +23,6 @@ def checked_filter(value: str, scope: str) -> str:
     """The policy as SNS shows it: without spaces; empty if it removes the filter. Raises AttributeInvalid."""
     if _NOTHING.fullmatch(value):
         return ""
-    if max(map(value.count, "[{,")) > FILTER_MEMBERS_MAX:
-        raise AttributeInvalid(f"{POLICY}: Filter policy is too complex")
     try:
         return compile_pattern(value, nested=scope == BODY).compact
     except JsonTextError as error:

@@ -39,7 +39,6 @@ POLICY_STATEMENTS_MAX = 100
 LABEL_LENGTH_MAX = 256
 PERMISSION_ACCOUNTS_MAX = 1000  # of one AddPermission: more do not fit into the policy
 REDRIVE_BYTES_MAX = 4096
-FILTER_MEMBERS_MAX = 1000  # of all lists and objects: no more can be of use but in one anything-but
 ARCHIVE_LENGTH_MAX, ARCHIVE_DAYS_MAX = 4096, 365
 REPLAY_BYTES_MAX = 4096
 

@@ -96,7 +96,8 @@ def _throughput_scope(value: str, present: str | None) -> str:
 
 
 def _with_archive(topic: Topic, value: str, now_ms: int) -> Topic:
-    document = _json(value)
+    # Terraform takes an archive away with an empty text.
+    document = _json(value) if value else {}
     if document == {}:
         without: Topic = msgspec.structs.replace(topic.with_attribute(ARCHIVE, ""), archived_from_ms=0)
         return without

@@ -133,7 +133,7 @@ async def delete_topic(sns: Sns, request: DeleteTopicRequest, call: Call) -> Non
             raise sns_fault(
                 "InvalidStateException", "Invalid state: Cannot delete a topic with an ArchivePolicy"
             )
-        resource.topics.delete_topic(resource.name)
+        await resource.topics.delete_topic(resource.name)
     await resource.topics.settled()
 
 
