@@ -44,6 +44,17 @@ def test_a_new_keyring_is_private_and_has_the_managed_keys(path: Path) -> None:
         assert found is not keys.managed
 
 
+def test_the_key_of_topics_is_the_servers_own_also_in_an_older_keyring(path: Path) -> None:
+    ring = opened(path)
+    assert "alias/aws/sns" not in path.read_text()
+    for name in ("alias/aws/sns", f"arn:aws:kms:{HERE.region}:{HERE.account}:alias/aws/sns"):
+        assert ring.keys.find(HERE, name) is ring.keys.managed
+    with pytest.raises(KeyringError, match="already a key"):
+        ring.create(HERE, "alias/aws/sns")
+    with pytest.raises(KeyringError, match="always enabled"):
+        ring.set_enabled(HERE, "alias/aws/sns", False)
+
+
 def test_new_keys_are_written_only_by_ensure_file(path: Path) -> None:
     ring = Keyring(path, ROOT, ManualClock())
     assert not path.parent.exists()

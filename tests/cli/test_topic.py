@@ -13,14 +13,17 @@ from typing import Any
 import click
 import pytest
 
+from cli.conftest import signed_in
 from penstock.cli.arguments import SUBSCRIBER, TOPIC, SubscriberArgument, TopicArgument
 from penstock.cli.topics.facts import shown_endpoint
 from penstock.client.topic_names import read_subscriber, topic_name
 from support.command_line import CommandLine
 from support.rows import every_row
+from support.secured import Secured
 from support.texts import says
 from support.waiting import until
 
+PARTNER = "222222222222"
 TOPICS, QUEUES = "arn:aws:sns:us-east-1:000000000000:", "arn:aws:sqs:us-east-1:000000000000:"
 
 
@@ -97,11 +100,24 @@ def test_show(penstock: CommandLine, amazon: CommandLine) -> None:
         says(
             text, "orders (standard)", f"{TOPICS}orders", "1 confirmed", "queue:billing", "raw", "undelivered"
         )
-        says(text, '{"kind":["invoice"]}', "DisplayName", "team", "Policy")
+        says(text, '{"kind":["invoice"]}', "DisplayName", "team", "the default policy (--policy shows it)")
+        assert "__default_statement_ID" not in text
+        says(server.done("topic", "show", "orders", "--policy"), "__default_statement_ID")
         facts = server.json("topic", "show", f"{TOPICS}orders")
         assert (facts["confirmed"], facts["tags"]) == (1, {"team": "shop"})
         (subscription,) = facts["subscriptions"]
         assert (subscription["state"], subscription["endpoint"]) == ("confirmed", f"{QUEUES}billing")
+
+
+def test_show_has_a_policy_that_is_not_the_default_one(penstock: CommandLine, tmp_path: Path) -> None:
+    policy = json.loads(penstock.json("topic", "show", "news")["attributes"]["Policy"])
+    policy["Statement"][0]["Action"].remove("SNS:Publish")
+    file = tmp_path / "policy.json"
+    file.write_text(json.dumps(policy))
+    penstock.done("topic", "set", "news", "--policy", str(file))
+    text = penstock.done("topic", "show", "news")
+    says(text, "__default_statement_ID")
+    assert "default policy" not in text
 
 
 def test_a_topic_that_does_not_exist(penstock: CommandLine) -> None:
@@ -210,7 +226,11 @@ def test_subscribe_and_unsubscribe(penstock: CommandLine) -> None:
     penstock.done("topic", "subscribe", "news", "queue:billing")
     penstock.done("topic", "publish", "news", "enveloped")
     assert json.loads(bodies(penstock, "billing")[0])["Message"] == "enveloped"
-    says(penstock.failed("topic", "subscribe", "news", "queue:billing", "--raw"), "different attributes")
+    says(
+        penstock.failed("topic", "subscribe", "news", "queue:billing", "--raw"),
+        "different attributes",
+        "penstock topic set-subscription news queue:billing",
+    )
     says(penstock.failed("topic", "subscribe", "news", "queue:gone"), 'no queue "gone"')
     says(
         penstock("topic", "unsubscribe", "news", "queue:billing").stderr,
@@ -255,7 +275,7 @@ def test_set_subscription(penstock: CommandLine, tmp_path: Path) -> None:
 def test_an_address_confirms_with_the_link_in_the_outbox(penstock: CommandLine) -> None:
     done = penstock("topic", "subscribe", "news", "mailto:oncall@example.com", "--email-json")
     assert done.exit_code == 0
-    says(done.stderr, "pending")
+    says(done.stderr, "pending", "no mail server", "penstock topic confirm LINK")
     says(penstock.done("topic", "show", "news"), "mailto:oncall@example.com", "pending")
     says(
         penstock.failed("topic", "unsubscribe", "news", "mailto:oncall@example.com", "--yes"),
@@ -266,6 +286,11 @@ def test_an_address_confirms_with_the_link_in_the_outbox(penstock: CommandLine) 
     assert (entry["protocol"], entry["destination"]) == ("email-json", "oncall@example.com")
     link = re.search(r"http\S+Action=ConfirmSubscription\S+", entry["body"])
     assert link is not None
+    assert f"penstock topic outbox {entry['id']}" in done.stderr
+    says(penstock.done("topic", "outbox", entry["id"]), link[0], "oncall@example.com (email-json)")
+    assert link[0] not in penstock.done("topic", "outbox"), "the table is for an overview"
+    assert penstock.json("topic", "outbox", entry["id"]) == entry
+    says(penstock.failed("topic", "outbox", "gone"), 'no entry "gone"')
     arn = penstock.done("topic", "confirm", link[0]).strip()
     assert arn.startswith(f"{TOPICS}news:")
     says(penstock.done("topic", "show", "news"), "confirmed")
@@ -293,7 +318,7 @@ def test_replay(penstock: CommandLine) -> None:
     until(lambda: penstock.json(*where)["status"] == "Completed", "the replay ends")
     penstock.done(*where, "--stop")
     assert penstock.json(*where)["status"] == "none"
-    says(penstock.failed(*where, "--since", "soon", code=2), *"soon --since 15m".split())
+    says(penstock.failed(*where, "--since", "soon", code=2), *["soon", "--since", "15m"])
 
 
 # -- filters and deliveries ----------------------------------------------------------------------------------------
@@ -366,8 +391,23 @@ class Refusing:
         self._server.server_close()
 
 
+def test_what_fails_is_listed_with_the_reason(penstock: CommandLine) -> None:
+    says(penstock("topic", "failing").stderr, "all subscriptions got their messages")
+    penstock.done("queue", "create", "goes")
+    penstock.done("topic", "subscribe", "news", "queue:goes")
+    penstock.done("queue", "delete", "goes", "--yes")
+    penstock.done("topic", "publish", "news", "x")
+    penstock.done("topic", "publish", "news", "y")
+    until(lambda: penstock.json_lines("topic", "failing")[0]["undelivered"]["count"] == 2, "both are lost")
+    heading, found = rows(penstock.done("topic", "failing", "news"))
+    assert heading == ["TOPIC", "ENDPOINT", "FAILED", "DEAD LETTERS TO", "LAST", "WHY"]
+    assert found[:4] == ["news", "queue:goes", "2", "lost"]
+    assert found[5] == "the queue does not exist"
+    assert penstock.json_lines("topic", "failing", "orders") == []
+
+
 def test_what_needs_penstock_says_so(amazon: CommandLine) -> None:
-    for arguments in (["waiting"], ["outbox"], ["test-filter", "--policy", "{}"]):
+    for arguments in (["waiting"], ["failing"], ["outbox"], ["test-filter", "--policy", "{}"]):
         says(amazon.failed("topic", *arguments, code=2), "needs Penstock")
 
 
@@ -389,6 +429,66 @@ def test_allow_writes_the_policy_of_the_queue(as_root: CommandLine) -> None:
     finally:
         as_root.done("topic", "delete", "open", "--yes")
         as_root.done("queue", "delete", "guarded", "--yes")
+
+
+def test_the_dead_letter_queue_of_a_subscription_needs_a_policy_too(as_root: CommandLine) -> None:
+    as_root.done("queue", "create", "guarded")
+    as_root.done("queue", "create", "dead")
+    as_root.done("topic", "create", "open")
+    try:
+        as_root.done("topic", "subscribe", "open", "queue:guarded", "--allow")
+        change = ("topic", "set-subscription", "open", "queue:guarded", "--dlq", "dead")
+        says(
+            as_root(*change).stderr,
+            "the policy of dead has no statement",
+            f"penstock {' '.join(change)} --allow",
+        )
+        done = as_root(*change, "--allow")
+        assert done.exit_code == 0
+        assert "dead allows open to send to it" in done.stderr
+        assert as_root(*change).stderr == ""
+    finally:
+        as_root.done("topic", "delete", "open", "--yes")
+        as_root.done("queue", "delete", "guarded", "dead", "--yes")
+
+
+@pytest.fixture
+def as_partner(secured: Secured) -> CommandLine:
+    """A user of another account."""
+    if "partner" not in secured.keys:
+        secured.add("partner", "sqs-full-access", "sns-subscribe", account=PARTNER)
+    partner = signed_in(secured, "partner")
+    until(lambda: partner("queue", "ls").exit_code == 0, "the server has the user")
+    return partner
+
+
+def test_a_queue_of_another_account(as_root: CommandLine, as_partner: CommandLine, tmp_path: Path) -> None:
+    arn = as_root.done("topic", "create", "shared").strip()
+    statement = {
+        "Effect": "Allow", "Principal": {"AWS": PARTNER}, "Action": "sns:Subscribe", "Resource": arn
+    }  # fmt: skip
+    file = tmp_path / "policy.json"
+    file.write_text(json.dumps({"Statement": [statement]}))
+    as_root.done("topic", "set", "shared", "--policy", str(file))
+    queues = [f"arn:aws:sqs:us-east-1:{PARTNER}:{name}" for name in ("theirs", "asked")]
+    try:
+        as_partner.done("queue", "create", "theirs")
+        as_partner.done("queue", "create", "asked")
+        for arguments in ([], ["--allow"]):
+            done = as_partner("topic", "subscribe", arn, "queue:theirs", *arguments)
+            assert (done.exit_code, done.stdout.startswith(f"{arn}:")) == (0, True), done.stderr
+            assert "pending" not in done.stderr
+        done = as_root("topic", "subscribe", "shared", queues[1])
+        assert (done.exit_code, done.stdout.startswith(f"{arn}:")) == (0, True), done.stderr
+        says(
+            done.stderr,
+            "the queue gets a message with a link",
+            f"cannot see whether the policy of {queues[1]}",
+        )
+        assert "there is no queue" not in done.stderr
+    finally:
+        as_root.done("topic", "delete", "shared", "--yes")
+        as_partner.done("queue", "delete", "theirs", "asked", "--yes")
 
 
 def test_a_user_without_permission(as_guest: CommandLine, as_root: CommandLine) -> None:

@@ -19,6 +19,7 @@ import pytest
 from cluster.network import laid_cable
 from cluster.processes import SERVED_WITHIN_S, Cluster
 from penstock.cluster.membership import TIMES
+from support.fan_out import NEWS, ORDERS, fan_out
 from support.load import DEAD, FIFO, PLAIN
 from support.postgres import PostgresServer, running_postgres
 
@@ -57,6 +58,26 @@ def test_nodes_are_killed_at_random(cluster: Cluster) -> None:
     cluster.settle()
     assert max(took) < SERVED_WITHIN_S
     assert cluster.ledger.counted["sent"] > 50 * ROUNDS, "the load was too light to prove anything"
+
+
+def test_topics_lose_and_repeat_nothing_when_nodes_are_killed_and_shards_move(cluster: Cluster) -> None:
+    with fan_out(cluster.address, SEED) as published:
+        for _ in range(ROUNDS):
+            time.sleep(cluster.random.uniform(0.3, 1.0))
+            victim = cluster.owner_of_topic(cluster.random.choice((NEWS, ORDERS)))
+            cluster.kill(victim)
+            cluster.restart(victim)
+            cluster.wait_until_balanced()
+            moved = cluster.owner_of_topic(cluster.random.choice((NEWS, ORDERS)))
+            cluster.drain(moved)
+            cluster.undrain(moved)
+        cluster.wait_until_balanced()
+        time.sleep(1)
+    wrong = published.settle(cluster.nodes[0].process.port)
+    print(f"published: {len(published.sent)}, unsure: {len(published.unsure)}")
+    assert not wrong, wrong[:10]
+    assert len(published.sent) > 50 * ROUNDS, "the load was too light to prove anything"
+    cluster.settle()
 
 
 def test_a_node_that_was_paused_for_longer_than_its_lease_commits_nothing(cluster: Cluster) -> None:

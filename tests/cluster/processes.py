@@ -19,6 +19,7 @@ from penstock.names import QueueName, shard_of
 from penstock.store.leases import ClusterView
 from penstock.store.postgres.leases import PostgresLeases
 from penstock.store.postgres.site import PostgresSite
+from penstock.topics.names import TopicName
 from support.ledger import Ledger
 from support.load import DEAD, FIFO, PLAIN, Broken, Client, Load, Refused, ServerAddress
 from support.loaded_queues import make_queues, remaining
@@ -221,7 +222,12 @@ class Cluster:
             leases.close()
 
     def owner_of(self, queue: str) -> Node:
-        shard = shard_of(QueueName("000000000000", "us-east-1", queue), SHARDS)
+        return self._owner_of(shard_of(QueueName("000000000000", "us-east-1", queue), SHARDS))
+
+    def owner_of_topic(self, topic: str) -> Node:
+        return self._owner_of(TopicName("000000000000", "us-east-1", topic).home.shard(SHARDS))
+
+    def _owner_of(self, shard: int) -> Node:
         view = self.view()
         owner = view.node(view.leases[shard].owner)
         assert owner is not None

@@ -23,7 +23,7 @@ from penstock.services import cloudwatch
 from penstock.testing.runtime import SimulatedRuntime
 from penstock.topics.names import SubscriptionName, TopicName
 from penstock.topics.publication import Notice
-from penstock.topics.records import State, Subscription, Topic
+from penstock.topics.records import Subscription, SubscriptionState, Topic
 from support.shards import ShardsWorld
 from support.world import ROOMY
 
@@ -123,7 +123,7 @@ class DeliveriesWorld(ShardsWorld):
         self,
         topic: Topic,
         endpoint: str = "https://hooks.example.com/a",
-        state: State = State.CONFIRMED,
+        state: SubscriptionState = SubscriptionState.CONFIRMED,
         **attributes: str,
     ) -> Subscription:
         self.number += 1

@@ -18,7 +18,7 @@ from penstock.publishing.namespace import DELIVERED, FAILED
 from penstock.publishing.unsent import UnsentDeletion, UnsentQuestion
 from penstock.publishing.waiting import WaitingDeliveriesQuestion
 from penstock.topics.delivery_policy import parse_subscription_policy
-from penstock.topics.records import State
+from penstock.topics.records import SubscriptionState
 from publishing.deliveries_world import BASE, OK, SERVER, Counted, DeliveriesWorld
 from publishing.log_lines import Lines, records
 
@@ -94,7 +94,7 @@ def test_the_policy_of_the_topic_chooses_the_type_of_notifications(world: Delive
     request = {"http": {"defaultRequestPolicy": {"headerContentType": "application/json"}}}
     topic = world.topic(DeliveryPolicy=json.dumps(request))
     world.notify(topic, world.subscribe(topic))
-    pending = world.subscribe(topic, "https://other.example.com/", State.PENDING)
+    pending = world.subscribe(topic, "https://other.example.com/", SubscriptionState.PENDING)
     world.deliveries(topic).confirm(topic, pending, "ab" * 128)
     world.run()
     types = {url: message.headers["Content-Type"] for url, message in world.http.posted}
@@ -103,7 +103,7 @@ def test_the_policy_of_the_topic_chooses_the_type_of_notifications(world: Delive
 
 def test_a_confirmation(world: DeliveriesWorld, counted: Counted) -> None:
     topic = world.topic(SignatureVersion="2")
-    subscription = world.subscribe(topic, state=State.PENDING)
+    subscription = world.subscribe(topic, state=SubscriptionState.PENDING)
     world.deliveries(topic).confirm(topic, subscription, "ab" * 128)
     world.run()
     ((_, message),) = world.http.posted
@@ -119,7 +119,7 @@ def test_a_confirmation(world: DeliveriesWorld, counted: Counted) -> None:
 
 def test_the_confirmation_of_an_end(world: DeliveriesWorld) -> None:
     topic = world.topic()
-    subscription = world.subscribe(topic, state=State.DELETED)
+    subscription = world.subscribe(topic, state=SubscriptionState.DELETED)
     world.deliveries(topic).unsubscribed(topic, subscription, "ab" * 128)
     world.run()
     ((_, message),) = world.http.posted
@@ -209,7 +209,9 @@ def test_a_policy_that_changes_applies_to_what_waits(world: DeliveriesWorld) -> 
 def test_a_confirmation_is_tried_again_and_never_given_back(world: DeliveriesWorld) -> None:
     topic = world.topic()
     world.http.answers[HOOK] = [DOWN]
-    world.deliveries(topic).confirm(topic, world.subscribe(topic, state=State.PENDING), "ab" * 128)
+    world.deliveries(topic).confirm(
+        topic, world.subscribe(topic, state=SubscriptionState.PENDING), "ab" * 128
+    )
     world.advance(HOUR)
     assert len(world.urls) == 4
     assert world.failed == []
@@ -225,7 +227,7 @@ def test_nothing_more_is_sent_when_the_subscription_has_ended(world: DeliveriesW
     if end == "gone":
         del world.subscriptions[subscription.name]
     elif end == "deleted":
-        world.change_subscription(subscription, state=State.DELETED)
+        world.change_subscription(subscription, state=SubscriptionState.DELETED)
     else:
         del world.topics[topic.name]
     world.advance(HOUR)
@@ -235,11 +237,11 @@ def test_nothing_more_is_sent_when_the_subscription_has_ended(world: DeliveriesW
 
 def test_a_confirmation_ends_when_the_subscription_is_confirmed(world: DeliveriesWorld) -> None:
     topic = world.topic()
-    subscription = world.subscribe(topic, state=State.PENDING)
+    subscription = world.subscribe(topic, state=SubscriptionState.PENDING)
     world.http.answers[HOOK] = [DOWN]
     world.deliveries(topic).confirm(topic, subscription, "ab" * 128)
     world.run()
-    world.change_subscription(subscription, state=State.CONFIRMED)
+    world.change_subscription(subscription, state=SubscriptionState.CONFIRMED)
     world.advance(HOUR)
     assert len(world.urls) == 1
 
@@ -269,7 +271,7 @@ def test_what_was_not_delivered_is_delivered_after_a_crash(world: DeliveriesWorl
 def test_an_account_cannot_flood_a_host_with_confirmations(world: DeliveriesWorld) -> None:
     topic = world.topic()
     for number in range(150):
-        subscription = world.subscribe(topic, f"{HOOK}?{number}", State.PENDING)
+        subscription = world.subscribe(topic, f"{HOOK}?{number}", SubscriptionState.PENDING)
         world.deliveries(topic).confirm(topic, subscription, "ab" * 128)
     world.advance(SECOND)
     assert len(world.http.posted) <= 106
@@ -281,7 +283,7 @@ def test_an_account_cannot_flood_a_mailbox_with_confirmations(world: DeliveriesW
     world.mail.server = SERVER
     topic = world.topic()
     for number in range(30):
-        subscription = world.subscribe(topic, f"a+{number}@example.com", State.PENDING)
+        subscription = world.subscribe(topic, f"a+{number}@example.com", SubscriptionState.PENDING)
         world.deliveries(topic).confirm(topic, subscription, "ab" * 128)
     world.advance(SECOND)
     assert len(world.mail.sent) == 21
@@ -546,10 +548,10 @@ def test_without_a_mail_server_mail_is_in_the_outbox(
     world: DeliveriesWorld, counted: Counted, lines: Lines
 ) -> None:
     topic = world.topic()
-    subscription = world.subscribe(topic, "reader@example.org", State.PENDING)
+    subscription = world.subscribe(topic, "reader@example.org", SubscriptionState.PENDING)
     world.deliveries(topic).confirm(topic, subscription, "ab" * 128)
     assert f"Token={'ab' * 128}" in lines.text
-    subscription = world.change_subscription(subscription, state=State.CONFIRMED)
+    subscription = world.change_subscription(subscription, state=SubscriptionState.CONFIRMED)
     world.advance(1)
     world.notify(topic, subscription, "hello", subject="Today")
     for _ in range(2):

@@ -15,7 +15,7 @@ from penstock.limits import HOUR, MINUTE, SECOND
 from penstock.publishing.errors import TopicMissing
 from penstock.queues.messages import Attribute
 from penstock.topics.publication import Notice
-from penstock.topics.records import State
+from penstock.topics.records import SubscriptionState
 from publishing.world import PublishingWorld, publication
 from support.world import name_of
 
@@ -176,8 +176,8 @@ def test_a_changed_filter_applies_to_the_next_message(world: PublishingWorld) ->
 
 def test_pending_and_deleted_subscriptions_get_nothing(world: PublishingWorld) -> None:
     topic, (first, second, _) = world.topic(), world.queues()
-    world.subscribe(topic, first, state=State.PENDING)
-    world.subscribe(topic, second, state=State.DELETED)
+    world.subscribe(topic, first, state=SubscriptionState.PENDING)
+    world.subscribe(topic, second, state=SubscriptionState.DELETED)
     world.publish(topic, "x")
     assert world.texts(first) == world.texts(second) == []
     assert tuple(world.topics(topic).counts(topic)) == (0, 1, 1)

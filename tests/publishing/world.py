@@ -22,7 +22,7 @@ from penstock.services.cloudwatch import CloudWatchTexts
 from penstock.testing.runtime import SimulatedRuntime
 from penstock.topics.names import SubscriptionName, TopicName
 from penstock.topics.publication import Publication
-from penstock.topics.records import State, Subscription, Topic
+from penstock.topics.records import Subscription, SubscriptionState, Topic
 from publishing.endpoints import FakeEndpoints
 from support.shards import SHARDS, ShardsWorld
 from support.world import ROOMY, name_of
@@ -72,7 +72,7 @@ class PublishingWorld(ShardsWorld):
         topic: TopicName,
         endpoint: str,
         protocol: str = "sqs",
-        state: State = State.CONFIRMED,
+        state: SubscriptionState = SubscriptionState.CONFIRMED,
         **attributes: str,
     ) -> Subscription:
         """``endpoint``: the short name of a queue, or what the protocol has."""

@@ -507,6 +507,8 @@ ADMIN_REQUESTS: Rows = {
     "CancelTask": [lambda held: admin("DELETE", f"/queues/q0006/tasks/{quote(held.task)}")],
     "ListTopics": [lambda held: admin("GET", "/topics", limit=1000, contains="t")],
     "ListWaitingDeliveries": [lambda held: admin("GET", "/topics/deliveries", limit=1000)],
+    "ListFailingSubscriptions": [lambda held: admin("GET", "/topics/failing", limit=1000)],
+    "ListRecentMessages": [lambda held: admin("GET", "/topics/recent", topic="crowded")],
     "TestFilterPolicy": [
         lambda held: admin("POST", "/topics/test-filter", {
             "policy": json.dumps({"a": [{"prefix": f"x{number}"} for number in range(150)]}),

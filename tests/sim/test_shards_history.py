@@ -7,22 +7,17 @@ was delivered to several queues is in each of them once; where a queue refused i
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
-from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 
 from penstock.broker import outbox, partition
@@ -42,27 +37,16 @@ from penstock.broker.outbox import LOG_KIND, OUTBOX, Leaving, Outbox, OutboxPage
 from penstock.broker.partition import Partition
 from penstock.broker.parts import Part
 from penstock.broker.waiting import Ask
-from penstock.errors import DataRefused, PenstockError, StoreError
 from penstock.limits import HOUR
 from penstock.names import QueueName
 from penstock.promise import Promise
 from penstock.queues.filters import MessageFilter
 from penstock.queues.messages import Entry, Received, decode_content
 from penstock.store.port import LAST
-from support.cluster import Cluster, Fault, Node
+from sim.cluster_history import SHARDS, ClusterHistory, assert_found, groups, succeeded
+from support.cluster import Cluster, Node
 from support.generated import HISTORIES
-from support.world import MINUTE, ROOMY, SECOND, TINY, AnswerLost, Caller, name_of, outgoing
-
-any_node = st.integers(0, 2)
-groups = st.sampled_from(["a", "a", "b"])
-refusals: st.SearchStrategy[Callable[[], StoreError]] = st.sampled_from(
-    [
-        partial(StoreError, "refused by the test"),
-        partial(DataRefused, "a key has a NUL"),
-        partial(AnswerLost, is_made=True),
-        partial(AnswerLost, is_made=False),
-    ]
-)
+from support.world import TINY, Caller, name_of, outgoing
 
 
 class Published(NamedTuple):
@@ -74,18 +58,15 @@ class Published(NamedTuple):
     outcome: Promise[Any]
 
 
-class ShardsHistory(RuleBasedStateMachine):
+class ShardsHistory(ClusterHistory):
     """``work`` is in shard 0, its dead-letter queue in shard 1, and shard 2 has a queue to move messages to."""
 
     suffix = ""
-    limits = ROOMY
 
-    @initialize(seed=st.integers(0, 1 << 32), shuffled=st.booleans())
-    def open(self, seed: int, shuffled: bool) -> None:
-        dice = random.Random(seed)
-        self.cluster = Cluster(
-            3, self.limits, dice.randrange if shuffled else lambda choices: 0, self.toy_part
-        )
+    def new_cluster(self, choose: Callable[[int], int]) -> Cluster:
+        return Cluster(SHARDS, self.limits, choose, lambda node, broker: broker.extend(self.toy_part))
+
+    def begin(self) -> None:
         self.work, self.dead, self.other = (
             self.cluster.name(base, shard, self.suffix)
             for base, shard in (("work", 0), ("dead", 1), ("other", 2))
@@ -104,29 +85,6 @@ class ShardsHistory(RuleBasedStateMachine):
     def toy_part(self, partition: Partition) -> Part:
         partition.delivery.on_refused("toy", self.refused)
         return Part()
-
-    def teardown(self) -> None:
-        if not hasattr(self, "cluster"):
-            return
-        try:
-            self.calm_down()
-            self.everything_is_there()
-        finally:
-            self.cluster.close()
-
-    def run_all(self) -> None:
-        self.cluster.run()
-        for node in self.cluster.nodes:
-            node._no_bugs()
-
-    def outcome(self, queue: str, coroutine: Any) -> Any:
-        """Returns the outcome of what is done as far as it goes; None if it failed or does not end."""
-        promise = self.cluster.node(queue).start(coroutine)
-        self.run_all()
-        try:
-            return promise.result() if promise.done else None
-        except PenstockError:
-            return None
 
     # -- what clients do: it is begun, and ends in later steps -----------------------------------------------
 
@@ -200,7 +158,7 @@ class ShardsHistory(RuleBasedStateMachine):
         queue = (self.work, self.dead, self.other)[which]
         for message in self.received(queue, count):
             body = message.content.body
-            answer = self.outcome(queue, self.deleting(queue, message))
+            answer = self.outcome(self.deleting(queue, message))
             if body.startswith("p") and answer == [None]:
                 self.deletes[body] += 1
             else:
@@ -212,89 +170,16 @@ class ShardsHistory(RuleBasedStateMachine):
         if live is None:
             return []
         receiving = live.receive(Ask(count, HOUR, None), Caller(), 0)
-        return self.outcome(queue, receiving) or []
+        return self.outcome(receiving) or []
 
     def deleting(self, queue: str, message: Received) -> Any:
         node = self.cluster.node(queue)
         return node.queue(queue).delete([message.handle])
 
-    # -- time and faults -------------------------------------------------------------------------------------
-
-    @rule(count=st.integers(1, 40))
-    def steps(self, count: int) -> None:
-        self.cluster.steps(count)
-
-    @rule(ms=st.sampled_from([0, 100, SECOND, 6 * SECOND, MINUTE]))
-    def pass_time(self, ms: int) -> None:
-        self.cluster.advance(ms)
-
-    @rule(index=any_node)
-    def crash(self, index: int) -> None:
-        self.cluster.nodes[index].crash()
-
-    @rule(index=any_node)
-    def stop_and_start(self, index: int) -> None:
-        node = self.cluster.nodes[index]
-        self.release()
-        self.outcome(self.work, node.broker.stop())
-        node.crash()
-
-    @rule(index=any_node)
-    def give_back(self, index: int) -> None:
-        """The shard gets another owner: this one ends what it has begun, while others go on."""
-        node = self.cluster.nodes[index]
-        self.release()
-        closing = node.start(node.broker.close_shard(index))
-        while not closing.done and self.cluster.step():
-            node._no_bugs()
-        assert closing.done, "a shard that is never given back"
-        node.crash()
-
-    @rule(index=any_node, errors=st.lists(refusals, min_size=1, max_size=3))
-    def refuse(self, index: int, errors: list[Callable[[], StoreError]]) -> None:
-        for error in errors:
-            self.cluster.nodes[index].refuse_next_commit(error())
-
-    @rule(index=any_node)
-    def hold_or_release(self, index: int) -> None:
-        """The disk of a node becomes slow, or quick again."""
-        writer = self.cluster.nodes[index].runtime.writer
-        writer.paused = not writer.paused
-
-    def release(self) -> None:
-        for node in self.cluster.nodes:
-            node.runtime.writer.paused = False
-
-    @rule(faults=st.lists(st.sampled_from(get_args(Fault)), min_size=1, max_size=3))
-    def disturb(self, faults: list[Fault]) -> None:
-        self.cluster.network.faults.extend(faults)
-
-    @rule()
-    def deliver_late(self) -> None:
-        self.cluster.network.deliver_late()
-
-    @rule(index=any_node)
-    def cut(self, index: int) -> None:
-        self.cluster.network.cut = {index}
-
-    @rule()
-    @precondition(lambda self: self.cluster.network.cut)
-    def heal(self) -> None:
-        self.cluster.network.cut = set()
-
     # -- at the end ------------------------------------------------------------------------------------------
 
     def calm_down(self) -> None:
-        """No more faults; everything comes to rest."""
-        network = self.cluster.network
-        network.faults.clear()
-        network.cut.clear()
-        for node in self.cluster.nodes:
-            node.store.refusals.clear()
-        self.release()
-        network.deliver_late()
-        self.run_all()
-        self.cluster.advance(2 * MINUTE)
+        super().calm_down()
         for queue in (self.work, self.dead, self.other):
             node = self.cluster.node(queue)
             if name_of(queue) not in node.broker.by_name:
@@ -323,7 +208,7 @@ class ShardsHistory(RuleBasedStateMachine):
         found = [body for body in found if not body.startswith("p")]
         assert len(found) == len(set(found)), "a message is there twice"
         assert not self.deleted & set(found), "a deleted message is back"
-        acknowledged = {body for body, sent in self.sends if sent.done and _succeeded(sent)}
+        acknowledged = {body for body, sent in self.sends if succeeded(sent)}
         assert acknowledged - self.deleted - self.perhaps_gone <= set(found), "a message is lost"
 
     def everything_published_is_there(self, found: Counter[str]) -> None:
@@ -337,23 +222,8 @@ class ShardsHistory(RuleBasedStateMachine):
             there = found[body] + self.deletes[body]
             assert there <= targets, "a published message is there twice"
             assert stored[body] <= other_shards, "its content was written more than once for a shard"
-            if outcome.done and _succeeded(outcome) and body not in self.perhaps_gone:
+            if succeeded(outcome) and body not in self.perhaps_gone:
                 assert there == targets, "a published message is lost"
-
-    def drained(self, queue: str) -> list[str]:
-        node, bodies = self.cluster.node(queue), []
-        while batch := node.receive(queue, visibility_ms=HOUR):
-            bodies += [message.content.body for message in batch]
-            node.delete(queue, *batch)
-        return bodies
-
-
-def _succeeded(sent: Promise[Any]) -> bool:
-    try:
-        sent.result()
-    except PenstockError:
-        return False
-    return True
 
 
 class StandardShardsHistory(ShardsHistory):
@@ -384,7 +254,7 @@ class StandardShardsHistory(ShardsHistory):
             rows = node.stored(queue)
             contents = node.store.contents([row.seq for row in rows] + self.left(node, queue))
             self.perhaps_gone |= {decode_content(content).body for content in contents.values()}
-            self.outcome(queue, node.broker.drop(node.queue(queue)))
+            self.outcome(node.broker.drop(node.queue(queue)))
 
     def left(self, node: Node, queue: str) -> list[int]:
         """Returns which messages are on their way from a queue."""
@@ -400,7 +270,7 @@ class StandardShardsHistory(ShardsHistory):
         queue = (self.work, self.dead, self.other)[which]
         node = self.cluster.node(queue)
         if name_of(queue) not in node.broker.by_name:
-            self.outcome(queue, node.broker.create(name_of(queue), node._settings(queue, None, {}), {}))
+            self.outcome(node.broker.create(name_of(queue), node._settings(queue, None, {}), {}))
 
 
 class FifoShardsHistory(ShardsHistory):
@@ -517,7 +387,4 @@ def test_a_planted_bug_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, name, bug)
-    # A failing history is not made shorter: that it is found is enough.
-    many = settings(HISTORIES, max_examples=2000, phases=[Phase.generate], database=None)
-    with pytest.raises(AssertionError, match=found):
-        run_state_machine_as_test(history, settings=many)
+    assert_found(history, found)

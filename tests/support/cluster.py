@@ -16,9 +16,9 @@ from typing import Any, Literal, cast
 import msgspec
 
 from penstock.broker.broker import Broker
+from penstock.broker.delivery import MayDeliver
 from penstock.broker.handover import Handover, Taken
 from penstock.broker.outbox import ARRIVAL_MS_MAX
-from penstock.broker.partition import PartFactory
 from penstock.broker.questions import A, OwnedShards, ShardQuestion
 from penstock.errors import PenstockError, Unreachable
 from penstock.limits import HOUR, Limits
@@ -156,9 +156,15 @@ class Node(World):
         super().__init__(limits, choose)
 
     def _new_broker(self) -> Broker:
-        broker = Broker(self.limits, self.cluster.shards, others=lambda owned: RemoteShards(self))
-        if self.cluster.part is not None:
-            broker.extend(self.cluster.part)
+        cluster = self.cluster
+        broker = Broker(
+            self.limits,
+            cluster.shards,
+            others=lambda owned: RemoteShards(self),
+            may_deliver=cluster.may_deliver,
+        )
+        if cluster.extend is not None:
+            cluster.extend(self, broker)
         return broker
 
     def _open(self) -> None:
@@ -199,10 +205,13 @@ class Cluster:
         shards: int = 3,
         limits: Limits = ROOMY,
         choose: Callable[[int], int] = lambda choices: 0,
-        part: PartFactory | None = None,
+        extend: Callable[[Node, Broker], None] | None = None,
+        may_deliver: MayDeliver | None = None,
     ) -> None:
-        """``part``: every shard has this part more."""
-        self.part = part
+        """``extend``: called with the broker of each process before its shard is opened, again after a crash.
+        ``may_deliver``: as brokers have it."""
+        self.extend = extend
+        self.may_deliver = may_deliver
         self.shards = shards
         self._choose = choose
         self.network = Network(choose)

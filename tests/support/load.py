@@ -62,15 +62,16 @@ class ServerAddress:
 class Client:
     """One connection at a time, opened again when it breaks. No request is repeated."""
 
-    def __init__(self, address: ServerAddress) -> None:
+    def __init__(self, address: ServerAddress, service: str = "AmazonSQS") -> None:
         self._server = address
+        self._service = service
         self._connection: http.client.HTTPConnection | None = None
 
     def ask(self, action: str, **request: Any) -> Any:
         if self._connection is None:
             self._connection = http.client.HTTPConnection("127.0.0.1", self._server.port(), timeout=30)
         try:
-            headers = {"X-Amz-Target": f"AmazonSQS.{action}"}
+            headers = {"X-Amz-Target": f"{self._service}.{action}"}
             self._connection.request("POST", "/", json.dumps(request), headers)
             response = self._connection.getresponse()
             body = response.read()

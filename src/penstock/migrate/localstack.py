@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from penstock.migrate.plan import ImportFailure, Plan, PlannedQueue, PlannedTopic, Scalar
-from penstock.migrate.shell import DEPTH_MAX, Command, Substitution, ShellVariable, Word, read_commands
+from penstock.migrate.shell import DEPTH_MAX, Command, ShellVariable, Substitution, Word, read_commands
 from penstock.names import Arn, QueueName
 from penstock.server.settings.config import Config
 from penstock.services.sqs.attributes import SETTABLE

@@ -30,11 +30,11 @@ class Token(NamedTuple):
 _WORDS = {True: "true", False: "false", None: "null"}
 
 
-def compact_json(text: str) -> tuple[str, list[Token]]:
+def compact_json(text: str, members_max: int | None = None) -> tuple[str, list[Token]]:
     """Returns the text without spaces, with the order of members and the literals of numbers kept. Raises
-    JsonTextError."""
+    JsonTextError or TooManyMembers."""
     writer = _Writer()
-    writer.write(parse_json(text, NumberText))
+    writer.write(parse_json(text, NumberText, members_max))
     return "".join(writer.pieces), writer.tokens
 
 

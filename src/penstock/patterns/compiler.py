@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from penstock.patterns.compact import TokenReader, compact_json
-from penstock.patterns.errors import PatternError
+from penstock.patterns.errors import PatternError, TooManyMembers
 from penstock.patterns.expressions import TOO_COMPLEX, ExpressionReader
 from penstock.patterns.limits import FILTER_POLICY, PatternLimits
 from penstock.patterns.pattern import Branch, EventPattern, Path, Rule
@@ -31,6 +31,7 @@ _RESERVED = frozenset(
         "wildcard",
     )
 )
+_TOO_MANY_KEYS = "Filter policy can not have more than {} keys"
 _LEVELS_MAX = 150  # of objects in objects; each takes two calls
 
 
@@ -41,10 +42,33 @@ def compile_pattern(text: str, *, nested: bool, limits: PatternLimits = FILTER_P
     """
     if len(text) > limits.bytes_max or len(text.encode(errors="replace")) > limits.bytes_max:
         raise PatternError(f"Filter policy can not be larger than {limits.bytes_max} bytes")
-    compact, tokens = compact_json(text)
+    try:
+        compact, tokens = compact_json(text, limits.members_max)
+    except TooManyMembers as error:
+        # The rest of the text is not read, and need not be JSON.
+        has_more = _count_rules(error.document) > limits.keys_max
+        reason = _TOO_MANY_KEYS.format(limits.keys_max) if has_more else TOO_COMPLEX
+        raise PatternError(reason) from None
     compiler = _Compiler(TokenReader(compact, tokens), nested, limits)
     node = compiler.read()
     return EventPattern(compact, tuple(_branches(node)), tuple(compiler.rules))
+
+
+def _count_rules(document: Any) -> int:
+    """How many keys there are in a document that is not a pattern, perhaps."""
+    waiting, rules = [document], 0
+    while waiting:
+        item = waiting.pop()
+        if not isinstance(item, dict):
+            continue
+        for name, value in item.items():
+            if not isinstance(value, list):
+                waiting.append(value)
+            elif name == _OR:
+                waiting += value
+            else:
+                rules += 1
+    return rules
 
 
 class _All(NamedTuple):
@@ -95,7 +119,7 @@ class _Compiler:
             self._tokens.refuse("Filter is not an object")
         node = self._object((), level=0, inside_or=False)
         if len(self.rules) > self._limits.keys_max:
-            raise PatternError(f"Filter policy can not have more than {self._limits.keys_max} keys")
+            raise PatternError(_TOO_MANY_KEYS.format(self._limits.keys_max))
         if _combinations(node) > self._limits.combinations_max:
             raise PatternError(TOO_COMPLEX)
         if self._expressions.wildcard_points > self._limits.wildcard_points_max:
@@ -126,7 +150,7 @@ class _Compiler:
         if token.kind == "[":
             # The rest of the text is not read if there are far more keys than there may be.
             if len(self.rules) > self._limits.combinations_max:
-                raise PatternError(f"Filter policy can not have more than {self._limits.keys_max} keys")
+                raise PatternError(_TOO_MANY_KEYS.format(self._limits.keys_max))
             terms = self._expressions.rule()
             if len(terms) * len(inner) > self._limits.combinations_max:
                 raise PatternError(TOO_COMPLEX)

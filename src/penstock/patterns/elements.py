@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from penstock.patterns.limits import PIECE
 from penstock.patterns.pattern import Branch
-from penstock.patterns.subject import PIECE, ROOT, FilterSubject
+from penstock.patterns.subject import ROOT, FilterSubject
 from penstock.turns import Steps
 
 
@@ -88,13 +89,14 @@ def _read_values(
             continue
         wanted, present = 1 << number, ~(1 << number + len(branch))
         subject.spend(len(found.values) * rule.cost)
+        piece = rule.at_a_time
         for at, value in enumerate(found.values):
             place = ROOT if found.elements is None else found.elements[at]
             element = within.get(place) or _enter(place, subject, within, bits)
             element.own &= present
             if not element.own & wanted and rule.holds(value):
                 element.own |= wanted
-            if at % PIECE == PIECE - 1:
+            if at % piece == piece - 1:
                 yield
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from penstock.errors import PenstockError
 
 _LENGTH_MAX = 256
@@ -23,6 +25,14 @@ class PatternError(PenstockError):
         super().__init__(reason)
         self.reason = reason
         self.is_nested = is_nested
+
+
+class TooManyMembers(PenstockError):
+    """The text has more members in its objects and arrays than are read. ``document``: what was read of it."""
+
+    def __init__(self, document: Any) -> None:
+        super().__init__("too many members")
+        self.document = document
 
 
 class JsonTextError(PenstockError):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from penstock.patterns.limits import PIECE
 from penstock.patterns.matching import matching_steps
 from penstock.patterns.pattern import EventPattern, Rule
-from penstock.patterns.subject import PIECE, FilterOutcome, FilterSubject
+from penstock.patterns.subject import FilterOutcome, FilterSubject
 from penstock.patterns.terms import Kind, Term
 from penstock.patterns.values import Value, json_text
 from penstock.turns import Steps, finished, in_pieces

@@ -105,7 +105,7 @@ class ExpressionReader:
     def _count_wildcard(self, text: str, more: int = 0) -> None:
         """Raises PatternError. SNS: one star has one point, several have three each."""
         try:
-            stars = len(terms.wildcard_pieces(text)) - 1
+            stars = terms.wildcard_stars(text)
         except PatternError as error:
             self._tokens.refuse(error.reason)
         if stars > self._limits.wildcards_max:

@@ -13,11 +13,12 @@ from collections.abc import Hashable, Iterator
 from decimal import Decimal
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from penstock.patterns.limits import PIECE
 from penstock.patterns.matching import matching_steps
 from penstock.patterns.pattern import Branch, EventPattern, Path, Rule
 from penstock.patterns.ranges import RangeTree
-from penstock.patterns.subject import PIECE, FilterSubject
-from penstock.patterns.terms import Kind, Term
+from penstock.patterns.subject import FilterSubject
+from penstock.patterns.terms import Kind, Term, casefolded
 from penstock.patterns.values import Constant, Value, number_key
 from penstock.turns import Steps, finished, in_pieces
 
@@ -25,7 +26,7 @@ K = TypeVar("K", bound=Hashable)
 
 _PREFIX_LENGTH_MAX = 64  # of a prefix that is looked up; longer ones are tried
 _LOOKUP_COST = 4  # a value is looked up at several places
-_TRIES_PER_STEP = 16
+_TRIES_PER_STEP = 16  # of a short message
 
 
 class _Posting:
@@ -128,7 +129,7 @@ class _PathIndex:
         if isinstance(value, str):
             yield from tables["texts"].get(value, ())
             if tables["folded"]:
-                yield from tables["folded"].get(value.casefold(), ())
+                yield from tables["folded"].get(casefolded(value), ())
             for length in self.lengths:
                 if length <= len(value):
                     yield from tables["prefixes"].get(value[:length], ())
@@ -227,7 +228,7 @@ class PatternIndex(Generic[K]):
 
     def _confirmed(self, candidates: _Postings, subject: FilterSubject) -> Steps[list[K]]:
         keys: dict[K, bool] = {}
-        tries = 0
+        tries, per_step = 0, 1 if subject.is_long else _TRIES_PER_STEP
         for postings in (candidates, list(self._always)):
             for posting in postings:
                 if keys.get(posting.key):
@@ -237,6 +238,6 @@ class PatternIndex(Generic[K]):
                 elif posting.key not in keys:
                     tries += 1
                     keys[posting.key] = yield from matching_steps(posting.pattern, subject)
-                    if tries % _TRIES_PER_STEP == 0:
+                    if tries % per_step == 0:
                         yield
         return [key for key, matched in keys.items() if matched]

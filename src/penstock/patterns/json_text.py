@@ -7,17 +7,18 @@ msgspec, which is faster.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
 
-from penstock.patterns.errors import JsonTextError
+from penstock.patterns.errors import JsonTextError, TooManyMembers
 from penstock.patterns.limits import JSON_DEPTH_MAX
 
 _SPACE = re.compile(r"[ \t\r\n]*+")
 _NUMBER = re.compile(r"-?+(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?+[0-9]++)?+")
-_STRING_START = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+')
+_STRING_START = re.compile(r'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+')
 _WORD = re.compile(r"[A-Za-z0-9_$]+")
 _WORDS = {"true": True, "false": False, "null": None}
 _WORD_LENGTH_MAX = 256  # of what a text shows of a word
@@ -36,13 +37,16 @@ def position(line: int, column: int) -> str:
     )
 
 
-def parse_json(text: str, number: Callable[[str], Any] | None = None) -> Any:
+def parse_json(text: str, number: Callable[[str], Any] | None = None, members_max: int | None = None) -> Any:
     """Returns the value. Of two members with one name, the last one counts, at the place of the first.
 
-    ``number`` makes a value of the literal of a number: an int or a float, if it is None. Raises JsonTextError, to
-    whose reason the caller adds whose text it is: ``RedrivePolicy: failed to parse JSON. <reason>``.
+    ``number`` makes a value of the literal of a number: an int or a float, if it is None. ``members_max``: of all
+    objects and arrays; to read each takes some microseconds. Raises TooManyMembers, or JsonTextError, to whose reason
+    the caller adds whose text it is: ``RedrivePolicy: failed to parse JSON. <reason>``.
     """
-    return _Parser(text, number or _plain_number).document()
+    return _Parser(
+        text, number or _plain_number, sys.maxsize if members_max is None else members_max
+    ).document()
 
 
 def _plain_number(literal: str) -> int | float:
@@ -61,8 +65,9 @@ class _Frame(NamedTuple):
 
 
 class _Parser:
-    def __init__(self, text: str, number: Callable[[str], Any]) -> None:
+    def __init__(self, text: str, number: Callable[[str], Any], members_max: int) -> None:
         self._text = text
+        self._members_left = members_max
         self._at = 0
         self._number = number
         self._frames: list[_Frame] = []
@@ -102,6 +107,9 @@ class _Parser:
         return self._named_value(frame)
 
     def _named_value(self, frame: _Frame) -> Any:
+        self._members_left -= 1
+        if self._members_left < 0:
+            raise TooManyMembers(self._so_far())
         if frame.kind == "{":
             char = self._peek()
             if char != '"':
@@ -135,6 +143,18 @@ class _Parser:
         self._at += 1
         return self._frames.pop().members
 
+    def _so_far(self) -> Any:
+        """Close everything that is open, and return the document."""
+        value = self._frames.pop().members
+        while self._frames:
+            frame = self._frames.pop()
+            if frame.kind == "{":
+                frame.members[frame.names[-1]] = value
+            else:
+                frame.members.append(value)
+            value = frame.members
+        return value
+
     def _string(self, where: str) -> str:
         met = _STRING_START.match(self._text, self._at)
         assert met is not None
@@ -150,6 +170,9 @@ class _Parser:
                 "be included in string value"
             )
         self._at += 1
+        raw = self._text[start + 1 : self._at - 1]
+        if raw.isascii() and "\\" not in raw:
+            return raw
         try:
             return msgspec.json.decode(self._text[start : self._at], type=str)
         except (msgspec.DecodeError, UnicodeError):  # half of a surrogate pair

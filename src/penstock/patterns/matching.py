@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from penstock.patterns.elements import holds_in_elements
+from penstock.patterns.limits import PIECE
 from penstock.patterns.pattern import Branch, EventPattern, Rule
-from penstock.patterns.subject import PIECE, FilterOutcome, FilterSubject
+from penstock.patterns.subject import FilterOutcome, FilterSubject
 from penstock.patterns.values import Value
 from penstock.turns import Steps, finished, in_pieces
 
@@ -46,7 +47,8 @@ def _holds(branch: Branch, subject: FilterSubject) -> Steps[bool]:
             return False
         values, places = found
         in_elements += places is not None
-        if rule.any_holds(values) if len(values) <= PIECE else (yield from _any_holds(rule, values, subject)):
+        is_short = len(values) <= rule.at_a_time
+        if rule.any_holds(values) if is_short else (yield from _any_holds(rule, values, subject)):
             continue
         if not rule.wants_absence or places is None:
             return False
@@ -57,8 +59,9 @@ def _holds(branch: Branch, subject: FilterSubject) -> Steps[bool]:
 
 
 def _any_holds(rule: Rule, values: list[Value], subject: FilterSubject) -> Steps[bool]:
-    for piece in in_pieces(values, PIECE):
-        subject.spend(len(piece) * rule.cost)
+    for piece in in_pieces(values, rule.at_a_time):
+        if len(values) > PIECE:
+            subject.spend(len(piece) * rule.cost)
         if rule.any_holds(piece):
             return True
         yield

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from penstock.patterns.limits import PIECE
 from penstock.patterns.terms import Kind, Term
 from penstock.patterns.values import Value
 
@@ -18,7 +19,7 @@ Path = tuple[str, ...]
 class Rule:
     """What one key of a pattern wants. One of its terms must hold."""
 
-    __slots__ = ("_exact", "_prefixes", "_tests", "path", "terms", "wants_absence")
+    __slots__ = ("_exact", "_prefixes", "_tests", "at_a_time", "path", "terms", "wants_absence")
 
     def __init__(self, path: Path, terms: tuple[Term, ...]) -> None:
         self.path = path
@@ -30,6 +31,8 @@ class Rule:
         self._tests = tuple(
             term.holds for term in terms if term.kind not in (Kind.EXACT, Kind.PREFIX, Kind.ABSENT)
         )
+        self.at_a_time = max(1, PIECE // self.cost)
+        """How many values are compared without a pause."""
 
     @property
     def cost(self) -> int:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from penstock.errors import TooMuchWork
-from penstock.patterns.limits import WORK_MAX
+from penstock.patterns.limits import PIECE, WORK_MAX
 from penstock.patterns.pattern import Path
 from penstock.patterns.values import CONSTANTS, Constant, Value
 from penstock.turns import Steps, in_pieces
@@ -23,8 +23,7 @@ from penstock.turns import Steps, in_pieces
 ROOT = 0
 """The element that everything is in which is in no array."""
 
-PIECE = 256
-"""How many values are looked at without a pause."""
+_SHORT_MAX = 1024
 
 _decode = msgspec.json.Decoder(float_hook=Decimal).decode
 _UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError, DecimalException)
@@ -58,8 +57,11 @@ class Element(NamedTuple):
 class FilterSubject:
     """``problem``: why no pattern can match, whatever it says."""
 
-    def __init__(self, problem: FilterOutcome | None = None) -> None:
+    def __init__(self, problem: FilterOutcome | None = None, size: int = 0) -> None:
+        """``size``: how long all texts in it are."""
         self.problem = problem
+        self.is_long = size > _SHORT_MAX
+        """Whether a single comparison may take long, so that there are pauses between a few of them."""
         self.elements = [Element(-1, -1)]  # by number: that of an element is higher than those it is in
         self.found: dict[Path, FoundValues | None] = {}
         """What was looked for already."""
@@ -88,9 +90,9 @@ class FilterSubject:
 
 
 class _Body(FilterSubject):
-    def __init__(self, document: dict[str, Any]) -> None:
+    def __init__(self, document: dict[str, Any], size: int) -> None:
         # SNS: no pattern matches {}, not even one that wants a field to be absent.
-        super().__init__(None if document else FilterOutcome.MISMATCH)
+        super().__init__(None if document else FilterOutcome.MISMATCH, size)
         self._root = _Node()
         self._root.given.append((document, ROOT))
 
@@ -193,7 +195,7 @@ def body_subject(text: str) -> FilterSubject:
         document = _decode(text)
     except _UNREADABLE:
         return FilterSubject(FilterOutcome.INVALID_BODY)
-    return _Body(document) if type(document) is dict else FilterSubject(FilterOutcome.INVALID_BODY)
+    return _Body(document, len(text)) if type(document) is dict else FilterSubject(FilterOutcome.INVALID_BODY)
 
 
 def attributes_subject(attributes: Mapping[str, tuple[str, str | None]]) -> FilterSubject:
@@ -201,7 +203,7 @@ def attributes_subject(attributes: Mapping[str, tuple[str, str | None]]) -> Filt
     # SNS: a message without attributes matches nothing, not even {"exists": false}.
     if not attributes:
         return FilterSubject(FilterOutcome.NO_ATTRIBUTES)
-    subject = FilterSubject()
+    subject = FilterSubject(size=sum(len(text or "") for _, text in attributes.values()))
     for name, (kind, text) in attributes.items():
         try:
             values = _attribute_values(kind, text)

@@ -22,9 +22,12 @@ Number = int | Decimal
 
 _ADDRESS_LENGTH_MAX = 45
 _ADDRESSES_KEPT = 1024
+_FOLDED_KEPT = 8  # texts without their case
 _BITS = {4: 32, 6: 128}
 _MASK_BITS = re.compile("[+-]?[0-9]{1,9}")
-_WILDCARD_PART = re.compile(r"\*|\\.?|[^*\\]+", re.DOTALL)
+_VALID_WILDCARDS = re.compile(r"(?:[^*\\]++|\*(?!\*)|\\[*\\])*+")
+# What stands for an escaped character: no text has half of a surrogate pair.
+_BACKSLASH, _STAR = "\ud800", "\ud801"
 
 
 class Kind(Enum):
@@ -69,7 +72,7 @@ def exact(value: Value) -> Term:
 
 def folded(text: str) -> Term:
     wanted = text.casefold()
-    return Term(Kind.FOLDED, lambda value: isinstance(value, str) and value.casefold() == wanted, wanted)
+    return Term(Kind.FOLDED, lambda value: isinstance(value, str) and casefolded(value) == wanted, wanted)
 
 
 def prefix(text: str) -> Term:
@@ -181,30 +184,38 @@ def _ends(*texts: str) -> Test:
 
 
 def _folded(test: Test) -> Test:
-    return lambda value: isinstance(value, str) and test(value.casefold())
+    return lambda value: isinstance(value, str) and test(casefolded(value))
+
+
+@lru_cache(_FOLDED_KEPT)
+def casefolded(text: str) -> str:
+    """Returns a text without its case. Many terms compare one value, which may be long: it is folded once for all."""
+    return text.casefold()
 
 
 def wildcard_pieces(text: str) -> list[str]:
-    """Returns the texts before, between and after the stars. Raises PatternError.
+    """Returns the texts before, between and after the stars. Raises PatternError."""
+    return [piece.replace(_BACKSLASH, "\\").replace(_STAR, "*") for piece in _marked(text).split("*")]
+
+
+def wildcard_stars(text: str) -> int:
+    """Returns how many stars a wildcard has. Raises PatternError.
 
     A position is one of the text in quotes, in UTF-8.
     """
-    pieces: list[list[str]] = [[]]
-    for met in _WILDCARD_PART.finditer(text):
-        part = met[0]
-        if part == "*":
-            if text.startswith("*", met.end()):
-                raise PatternError(
-                    f"Consecutive wildcard characters at pos {_quoted_position(text, met.start())}"
-                )
-            pieces.append([])
-        elif part[0] != "\\":
-            pieces[-1].append(part)
-        elif part in ("\\*", "\\\\"):
-            pieces[-1].append(part[1])
-        else:
-            raise PatternError(f"Invalid escape character at pos {_quoted_position(text, met.start())}")
-    return ["".join(piece) for piece in pieces]
+    return _marked(text).count("*")
+
+
+def _marked(text: str) -> str:
+    """A wildcard without escapes. It may have very many of them, so that no loop looks at each. Raises
+    PatternError."""
+    marked = text.replace("\\\\", _BACKSLASH).replace("\\*", _STAR)
+    if "**" in marked or "\\" in marked:
+        met = _VALID_WILDCARDS.match(text)
+        assert met is not None
+        what = "Consecutive wildcard characters" if text[met.end()] == "*" else "Invalid escape character"
+        raise PatternError(f"{what} at pos {_quoted_position(text, met.end())}")
+    return marked
 
 
 def _quoted_position(text: str, at: int) -> int:

@@ -33,7 +33,7 @@ _LOGGED_MAX = 50  # lines about an account of a shard in this time: a topic may 
 _ACCOUNTS_MAX = 1000  # whose lines are counted
 
 
-class Failure(msgspec.Struct, frozen=True):
+class LastFailure(msgspec.Struct, frozen=True):
     """The last message that a subscriber did not get."""
 
     at_ms: int  # by the wall clock
@@ -53,7 +53,7 @@ class Undelivered:
         self._topics = topics
         self._jobs = jobs
         self._metrics = metrics
-        self._failures: OrderedDict[str, Failure] = OrderedDict()
+        self._failures: OrderedDict[str, LastFailure] = OrderedDict()
         self._logged_ms: dict[str, int] = {}
         self._lines: dict[str, tuple[int, int]] = {}  # by account: until when, and how many
 
@@ -62,7 +62,7 @@ class Undelivered:
         """The ARNs of those whose last failure is remembered."""
         return self._failures.keys()
 
-    def failure(self, subscription_arn: str) -> Failure | None:
+    def failure(self, subscription_arn: str) -> LastFailure | None:
         """The last failure that is remembered."""
         return self._failures.get(subscription_arn)
 
@@ -124,7 +124,7 @@ class Undelivered:
         arn = name.arn
         before = self._failures.pop(arn, None)
         count = 1 if before is None else before.count + 1
-        self._failures[arn] = Failure(self._shard.clock.wall_ms(), reason, count, went_to)
+        self._failures[arn] = LastFailure(self._shard.clock.wall_ms(), reason, count, went_to)
         if len(self._failures) > _REMEMBERED_MAX:
             forgotten, _ = self._failures.popitem(last=False)
             self._logged_ms.pop(forgotten, None)

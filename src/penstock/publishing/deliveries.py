@@ -45,7 +45,7 @@ from penstock.topics.delivery_policy import DeliveryPolicy, effective_policy
 from penstock.topics.envelopes import NOTIFICATION, Confirmation, ConfirmationKind
 from penstock.topics.names import SubscriptionName
 from penstock.topics.publication import Notice
-from penstock.topics.records import State, Subscription, Topic
+from penstock.topics.records import Subscription, SubscriptionState, Topic
 from penstock.topics.retries import MAIL_RETRIES, pause_ms
 
 if TYPE_CHECKING:
@@ -243,10 +243,10 @@ class Deliveries(PartList):
         found = self._find(outbound.subscription)
         if found is None:
             return None
-        confirmation, awaited = outbound.confirmation, State.CONFIRMED
+        confirmation, awaited = outbound.confirmation, SubscriptionState.CONFIRMED
         if confirmation is not None:
             is_new = confirmation.kind is ConfirmationKind.SUBSCRIBE
-            awaited = State.PENDING if is_new else State.DELETED
+            awaited = SubscriptionState.PENDING if is_new else SubscriptionState.DELETED
         return found if found[1].state is awaited else None
 
     async def _post(self, job: Job[Outbound]) -> None:

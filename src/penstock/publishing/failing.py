@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 import msgspec
 
 from penstock.broker.questions import ShardQuestion
-from penstock.publishing.dead_letters import Failure
+from penstock.publishing.dead_letters import LastFailure
 from penstock.publishing.delivery_log import shown_endpoint
 from penstock.publishing.failed_attempts import FailedAttempt
 from penstock.publishing.shard_topics import ShardTopics
@@ -30,7 +30,7 @@ class FailingSubscription(msgspec.Struct, frozen=True, kw_only=True, omit_defaul
     attempt: FailedAttempt | None = (
         None  # the last attempt failed; None: it did not, or its endpoint is a queue
     )
-    failure: Failure | None = None  # the last message that the subscriber did not get
+    failure: LastFailure | None = None  # the last message that the subscriber did not get
 
 
 class FailingSubscriptionsQuestion(ShardQuestion[list[FailingSubscription]], frozen=True):

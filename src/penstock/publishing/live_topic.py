@@ -23,7 +23,7 @@ from penstock.patterns import (
     compile_pattern,
 )
 from penstock.topics.publication import Publication
-from penstock.topics.records import State, Subscription, Topic
+from penstock.topics.records import Subscription, SubscriptionState, Topic
 from penstock.turns import Steps
 
 log = logging.getLogger("penstock.topics")
@@ -32,7 +32,7 @@ QUEUES = "sqs"  # the protocol
 BODY_SCOPE, ATTRIBUTES_SCOPE = "MessageBody", "MessageAttributes"
 
 
-class Route(msgspec.Struct, frozen=True, eq=False):
+class TopicRoute(msgspec.Struct, frozen=True, eq=False):
     """A confirmed subscription, and what follows from its settings."""
 
     subscription: Subscription
@@ -42,7 +42,7 @@ class Route(msgspec.Struct, frozen=True, eq=False):
     dead_letters: QueueName | None
 
     @classmethod
-    def of(cls, subscription: Subscription) -> Route:
+    def of(cls, subscription: Subscription) -> TopicRoute:
         queue = QueueName.of_arn(subscription.endpoint) if subscription.protocol == QUEUES else None
         arn = subscription.name.arn
         is_raw = subscription.is_raw
@@ -77,7 +77,7 @@ def filter_of(subscription: Subscription) -> tuple[str, Pattern] | None:
 class Matched(NamedTuple):
     """Who gets a publication, and how many do not, by the reason."""
 
-    routes: list[Route]
+    routes: list[TopicRoute]
     filtered: dict[tuple[str, Outcome], int]  # (scope, outcome) -> subscriptions
 
 
@@ -88,17 +88,17 @@ class LiveTopic:
         self.topic = topic
         self.version = 0
         self.matching = 0  # publications whose filters are being looked at: then nothing may change
-        self._unfiltered: dict[str, Route] = {}
-        self._filtered: dict[str, tuple[_Key, Route]] = {}
+        self._unfiltered: dict[str, TopicRoute] = {}
+        self._filtered: dict[str, tuple[_Key, TopicRoute]] = {}
         # A structured message has a body for each protocol, so that filters of bodies are separate for each.
         self._indexes: dict[_Key, PatternIndex[str]] = {}
 
     def put(self, subscription: Subscription) -> None:
         id = subscription.name.id
         self.remove(id)
-        if subscription.state is not State.CONFIRMED:
+        if subscription.state is not SubscriptionState.CONFIRMED:
             return
-        route, found = Route.of(subscription), filter_of(subscription)
+        route, found = TopicRoute.of(subscription), filter_of(subscription)
         if found is None:
             self._unfiltered[id] = route
             return

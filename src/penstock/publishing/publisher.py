@@ -28,7 +28,7 @@ from penstock.promise import Promise
 from penstock.publishing.archive import Archived, archived
 from penstock.publishing.dead_letters import Undelivered
 from penstock.publishing.deliveries import Deliveries
-from penstock.publishing.live_topic import LiveTopic, Matched, Route
+from penstock.publishing.live_topic import LiveTopic, Matched, TopicRoute
 from penstock.publishing.namespace import TopicMetrics
 from penstock.publishing.queue_jobs import (
     SENDER,
@@ -116,8 +116,8 @@ class _Recipients(NamedTuple):
     """Who gets a publication, in order of how."""
 
     matched: Matched
-    queues: list[Route]
-    others: list[Route]
+    queues: list[TopicRoute]
+    others: list[TopicRoute]
     signed: list[str]  # the protocols of which somebody gets an envelope
 
     def has_more(self, room: int) -> bool:
@@ -125,8 +125,8 @@ class _Recipients(NamedTuple):
 
 
 def _recipients(matched: Matched) -> Steps[_Recipients]:
-    queues: list[Route] = []
-    others: list[Route] = []
+    queues: list[TopicRoute] = []
+    others: list[TopicRoute] = []
     signed: dict[str, None] = {}
     for routes in in_pieces(matched.routes, _SORTED_AT_ONCE):
         for route in routes:
@@ -337,10 +337,10 @@ class Publisher:
         draft.id, draft.sequence = self._message_id(sent.id), str(_SEQUENCE_BASE + sent.sequence)
         return Published(draft.id, draft.sequence), is_new
 
-    def _to_queues(self, topic: Topic, draft: _Draft, routes: Iterable[Route]) -> int:
+    def _to_queues(self, topic: Topic, draft: _Draft, routes: Iterable[TopicRoute]) -> int:
         """Returns how many queues got the message, or have it on its way to them. The refusals of the others are
         noted in the draft."""
-        forms: dict[tuple[bool, bool], list[Route]] = {}
+        forms: dict[tuple[bool, bool], list[TopicRoute]] = {}
         for route in routes:
             forms.setdefault((route.is_raw, route.to_fifo), []).append(route)
         delivered = 0
@@ -378,7 +378,7 @@ class Publisher:
             insert_at=insert_at,
         )
 
-    def _notify(self, topic: Topic, draft: _Draft, route: Route) -> None:
+    def _notify(self, topic: Topic, draft: _Draft, route: TopicRoute) -> None:
         """A subscriber that is no queue gets a job."""
         subscription = route.subscription
         notice = draft.notice(topic, subscription.protocol, subscription.name.arn)
@@ -386,7 +386,13 @@ class Publisher:
             self.undelivered.notice(notice, "too many messages wait to be delivered")
 
     def send_again(
-        self, topic: Topic, route: Route, publication: Publication, archived: Archived, id: str, number: int
+        self,
+        topic: Topic,
+        route: TopicRoute,
+        publication: Publication,
+        archived: Archived,
+        id: str,
+        number: int,
     ) -> bool:
         """Send an archived message of a FIFO topic to one subscription. ``id``, ``number``: of the message in the
         archive. Returns False if its queue does not take it."""

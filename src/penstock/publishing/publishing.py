@@ -13,7 +13,7 @@ from penstock.broker.questions import ShardQuestion
 from penstock.errors import JobFailed, NotOwned, StoreError
 from penstock.names import Home
 from penstock.publishing.failing import FailingSubscriptionsQuestion
-from penstock.publishing.live_topic import Route
+from penstock.publishing.live_topic import TopicRoute
 from penstock.publishing.publisher import Published
 from penstock.publishing.questions import (
     PublishQuestion,
@@ -45,7 +45,7 @@ KINDS: tuple[RecordKind[Any], ...] = (TOPICS, SUBSCRIPTIONS, REPLAYS, UNSENT, SI
 MayPublish = Callable[[Topic, SentFor], bool]
 """Whether the policy of a topic lets a service publish to it."""
 
-Watcher = Callable[[Topic, Publication, Published, Sequence[Route]], None]
+Watcher = Callable[[Topic, Publication, Published, Sequence[TopicRoute]], None]
 """Called with a message that is published, before it is durable, and the subscriptions that filters chose."""
 
 

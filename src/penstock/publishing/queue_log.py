@@ -24,7 +24,7 @@ from penstock.publishing.delivery_log import (
     text_md5,
     write_record,
 )
-from penstock.publishing.live_topic import QUEUES, Route
+from penstock.publishing.live_topic import QUEUES, TopicRoute
 from penstock.publishing.queue_jobs import QueueMessage
 from penstock.topics.names import SubscriptionName
 from penstock.topics.publication import Notice
@@ -73,7 +73,7 @@ class QueueLog:
         self._warned_ms = -_WARN_EVERY_MS
 
     def decided(
-        self, topic: Topic, notice: Notice, routes: Sequence[Route], refusals: Iterable[Refusal]
+        self, topic: Topic, notice: Notice, routes: Sequence[TopicRoute], refusals: Iterable[Refusal]
     ) -> None:
         """A message was decided with the open commit: these queues refuse it, and all others get it."""
         message = LoggedMessage.of(notice)
@@ -107,7 +107,7 @@ class QueueLog:
     # -- when it is durable --------------------------------------------------------------------------------------
 
     def _add_all(
-        self, topic: Topic, message: LoggedMessage, routes: Sequence[Route], reasons: dict[str, str]
+        self, topic: Topic, message: LoggedMessage, routes: Sequence[TopicRoute], reasons: dict[str, str]
     ) -> None:
         for route in routes:
             self._add(topic, route.subscription, message, reasons.get(route.subscription.name.arn), 1)

@@ -21,12 +21,12 @@ from penstock.errors import TooMuchWork
 from penstock.limits import DAY, SECOND
 from penstock.patterns import matching_steps
 from penstock.publishing.archive import read_archived
-from penstock.publishing.live_topic import BODY_SCOPE, Route, filter_of, subject_of
+from penstock.publishing.live_topic import BODY_SCOPE, TopicRoute, filter_of, subject_of
 from penstock.queues.filters import MessageFilter
 from penstock.store.changes import RecordKind
 from penstock.store.moving import by_home
 from penstock.topics.names import SubscriptionName
-from penstock.topics.records import State, Subscription, Topic
+from penstock.topics.records import Subscription, SubscriptionState, Topic
 from penstock.turns import Steps, Turns
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class Replays(Part):
         listed = await self._inspection.list(
             queue, MessageFilter(), after=page.after, limit=_PAGE, size_max=_BYTES_PER_PAGE
         )
-        route = Route.of(subscription)
+        route = TopicRoute.of(subscription)
         passing = await self._turns.run(_passing(subscription, listed.messages), topic.name.account)
         if route.target is not None:
             await self._delivery.prepare([route.target])
@@ -185,12 +185,17 @@ class Replays(Part):
         """The topic and the subscription, unless another replay has taken the place of this one."""
         replay = self._table.get(_key(page.subscription))
         found = self._topics.route_of(page.subscription)
-        if replay is None or replay.id != page.id or found is None or found[1].state is not State.CONFIRMED:
+        if (
+            replay is None
+            or replay.id != page.id
+            or found is None
+            or found[1].state is not SubscriptionState.CONFIRMED
+        ):
             return None
         return found
 
     def _replay(
-        self, topic: Topic, route: Route, page: ReplayPage, view: MessageView, *, passes: bool
+        self, topic: Topic, route: TopicRoute, page: ReplayPage, view: MessageView, *, passes: bool
     ) -> int:
         """Send one message again, if it is one of those that are wanted. Returns when it was published."""
         if view.content is None:

@@ -31,7 +31,7 @@ from penstock.publishing.topic_queue import TopicQueues
 from penstock.publishing.unconfirmed import Unconfirmed
 from penstock.topics.names import SubscriptionName, TopicName
 from penstock.topics.publication import Publication
-from penstock.topics.records import SUBSCRIPTIONS, TOPICS, State, Subscription, Topic
+from penstock.topics.records import SUBSCRIPTIONS, TOPICS, Subscription, SubscriptionState, Topic
 from penstock.topics.tokens import read_token
 from penstock.turns import Steps, finished
 
@@ -57,7 +57,7 @@ class _OfTopic:
         self.version = 0
         self.arns: list[str] = []  # in order
         self.endpoints: dict[tuple[str, str], SubscriptionName] = {}  # of those that were not deleted
-        self.states: Counter[State] = Counter()
+        self.states: Counter[SubscriptionState] = Counter()
         self.filters = 0  # how many have one
 
     def enter(self, subscription: Subscription) -> None:
@@ -65,7 +65,7 @@ class _OfTopic:
         insort(self.arns, subscription.name.arn)
         self.states[subscription.state] += 1
         self.filters += _FILTER in subscription.attributes
-        if subscription.state is not State.DELETED:
+        if subscription.state is not SubscriptionState.DELETED:
             self.endpoints[subscription.protocol, subscription.endpoint] = subscription.name
 
     def leave(self, subscription: Subscription) -> None:
@@ -155,7 +155,11 @@ class ShardTopics(Part):
 
     def counts(self, topic: TopicName) -> SubscriptionCounts:
         states = self._topic_of(topic).states
-        return SubscriptionCounts(states[State.CONFIRMED], states[State.PENDING], states[State.DELETED])
+        return SubscriptionCounts(
+            states[SubscriptionState.CONFIRMED],
+            states[SubscriptionState.PENDING],
+            states[SubscriptionState.DELETED],
+        )
 
     def unconfirmed(self) -> list[SubscriptionName]:
         """The subscriptions that wait for a confirmation, or were ended by a link."""
@@ -374,7 +378,7 @@ class ShardTopics(Part):
     def _enter(self, subscription: Subscription) -> None:
         name = subscription.name
         self._of_topic.setdefault(name.topic, _OfTopic()).enter(subscription)
-        if subscription.state is not State.CONFIRMED:
+        if subscription.state is not SubscriptionState.CONFIRMED:
             self._unconfirmed.add(name)
         self._entered[name.id] = subscription
         self._owned.note(name.arn, Space(subscription.owner, name.topic.region))

@@ -9,7 +9,7 @@ from penstock.broker.parts import Part
 from penstock.errors import NotOwned, StoreError
 from penstock.limits import DAY, HOUR
 from penstock.promise import run_detached
-from penstock.topics.records import State, Subscription
+from penstock.topics.records import Subscription, SubscriptionState
 from penstock.topics.tokens import VALID_MS
 
 if TYPE_CHECKING:
@@ -27,11 +27,11 @@ _PER_TURN = 200
 def ends_ms(subscription: Subscription) -> int | None:
     """When a subscription is removed, by the wall clock; None if it is not."""
     match subscription.state:
-        case State.CONFIRMED:
+        case SubscriptionState.CONFIRMED:
             return None
-        case State.PENDING:
+        case SubscriptionState.PENDING:
             return subscription.created_ms + KEPT_MS
-        case State.DELETED:
+        case SubscriptionState.DELETED:
             return subscription.ended_ms + KEPT_MS
 
 

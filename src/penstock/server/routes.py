@@ -179,9 +179,15 @@ class Routes:
             if shard is not None:  # the owner verifies it
                 forwarder.pass_on(request, request.respond, shard)
                 return
-        caller = on_work = None
+        caller = on_work = write_refusal = page_refusal = None
         try:
-            write_refusal, page_refusal = self._page_refusals(request)
+            if self.pages is not None:
+                try:
+                    write_refusal = self.pages.check(request)
+                except Fault as fault:
+                    if request.method != b"GET":
+                        raise
+                    page_refusal = fault  # unless it is a link that anyone may follow
             caller = self._callers.of(request)
             if self._throttle is not None and not request.counted:
                 name = caller_name(caller.principal, self._origins.source_ip(request))
@@ -225,18 +231,6 @@ class Routes:
             call.certificate = peer.certificate
             call.user_agent = agent[:_USER_AGENT_MAX].decode("latin-1")
         dispatch(request, call, request.respond)
-
-    def _page_refusals(self, request: Request) -> tuple[Fault | None, Fault | None]:
-        """What a request that a web page has caused gets if it would change something, and if it is not a link that
-        anyone may follow. Raises the Fault to respond with."""
-        if self.pages is None:
-            return None, None
-        try:
-            return self.pages.check(request), None
-        except Fault as fault:
-            if request.method != b"GET":  # a link is nothing else
-                raise
-            return None, fault
 
     def _serve_special(self, request: Request) -> None:
         """Serves what may be for a mount, requests of web pages, and methods that no service has."""

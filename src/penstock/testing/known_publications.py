@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 from penstock.errors import PenstockError
 from penstock.patterns import Subject, explain
-from penstock.publishing.live_topic import BODY_SCOPE, Route, filter_of, subject_of
+from penstock.publishing.live_topic import BODY_SCOPE, TopicRoute, filter_of, subject_of
 from penstock.publishing.publisher import Published
 from penstock.publishing.publishing import Publishing
 from penstock.testing.publications import PublicationSnapshot
 from penstock.topics.names import TopicName
 from penstock.topics.publication import Publication
-from penstock.topics.records import State, Subscription, Topic
+from penstock.topics.records import Subscription, SubscriptionState, Topic
 
 PUBLICATIONS_MAX = 10_000
 BYTES_MAX = 100 * 1024 * 1024
@@ -60,7 +60,9 @@ class KnownPublications:
     def follow(self, publishing: Publishing) -> None:
         """Learn of everything that is published from now on."""
 
-        def noted(topic: Topic, given: Publication, published: Published, routes: Sequence[Route]) -> None:
+        def noted(
+            topic: Topic, given: Publication, published: Published, routes: Sequence[TopicRoute]
+        ) -> None:
             records = publishing.at(topic.name).subscriptions_of(topic.name, "", _SUBSCRIPTIONS_MAX)
             chosen = {route.subscription.name for route in routes}
             others = (each for each in records if each.name not in chosen)
@@ -91,7 +93,7 @@ class KnownPublications:
 
 
 def _confirmed(subscriptions: Iterable[Subscription]) -> tuple[Subscription, ...]:
-    return tuple(each for each in subscriptions if each.state is State.CONFIRMED)
+    return tuple(each for each in subscriptions if each.state is SubscriptionState.CONFIRMED)
 
 
 def _why(subscription: Subscription, publication: Publication) -> str:

@@ -8,7 +8,6 @@ can be made in two parts.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from enum import StrEnum
 
@@ -21,10 +20,8 @@ from penstock.topics.publication import Notice
 NOTIFICATION = "Notification"
 
 _encode = msgspec.json.Encoder().encode
-_ESCAPED = re.compile(r'["\\\x00-\x1f]')
-_ESCAPES = {chr(code): f"\\u{code:04X}" for code in range(0x20)} | {
-    "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\",
-}  # fmt: skip
+_SMALL_HEX = [f"\\u{code:04x}" for code in range(0x20) if f"{code:x}" != f"{code:X}"]
+_BACKSLASH, _NOWHERE = "\\\\", "\0"  # an escaped backslash, and what no JSON text has
 
 _CHOSEN = (
     "You have chosen to subscribe to the topic {}.\n"
@@ -136,7 +133,10 @@ def json_text(text: str) -> str:
     """Returns a JSON string. Only what JSON requires is escaped, with capital hexadecimal digits."""
     encoded = _encode(text).decode()
     if "\\u00" in encoded:  # a control character, or these characters themselves
-        return '"' + _ESCAPED.sub(lambda found: _ESCAPES[found[0]], text) + '"'
+        encoded = encoded.replace(_BACKSLASH, _NOWHERE)
+        for small in _SMALL_HEX:
+            encoded = encoded.replace(small, f"\\u{small[2:].upper()}")
+        return encoded.replace(_NOWHERE, _BACKSLASH)
     return encoded
 
 

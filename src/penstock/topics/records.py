@@ -40,7 +40,7 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return msgspec.structs.replace(self, attributes=_with(self.attributes, name, value))
 
 
-class State(StrEnum):
+class SubscriptionState(StrEnum):
     PENDING = "pending"  # it waits for its confirmation
     CONFIRMED = "confirmed"
     DELETED = "deleted"  # by someone who did not prove to be its owner; a new confirmation restores it
@@ -53,7 +53,7 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     owner: str  # the account that subscribed
     principal: str = ""  # the ARN of the user or role that subscribed
     created_ms: int
-    state: State = State.CONFIRMED
+    state: SubscriptionState = SubscriptionState.CONFIRMED
     ended_ms: int = 0  # when it became DELETED
     is_authenticated: bool = False  # ConfirmationWasAuthenticated
     is_protected: bool = False  # only an authorized caller may unsubscribe: AuthenticateOnUnsubscribe

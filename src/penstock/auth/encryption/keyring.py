@@ -4,7 +4,7 @@ The file may be stored and backed up with the data: without the root key it is u
 rotating it only adds a version, so that what older versions encrypted can be decrypted. A running server sees one
 state of the file or another, never a mixture; a file that cannot be used changes nothing.
 
-Two keys exist in every account and region: the one behind SSE-SQS, and alias/aws/sqs.
+Two keys exist in every account and region: the one behind SSE-SQS, which is also alias/aws/sns, and alias/aws/sqs.
 """
 
 from __future__ import annotations
@@ -36,6 +36,9 @@ from penstock.names import Arn, Space, partition_of
 
 SSE_ALIAS = "alias/penstock/sqs-managed"
 AWS_ALIAS = "alias/aws/sqs"
+TOPICS_ALIAS = "alias/aws/sns"
+"""Another name of the server's own key. Topics encrypt nothing themselves, so no key of its own stands behind it, and
+keyrings of earlier versions have it, too."""
 EVERYWHERE = Space("", "")
 """The space of the two managed keys: every account and region finds them."""
 
@@ -134,6 +137,7 @@ class KeySet:
                     tag = version_tag(key.id, version.number)
                     self._by_version[tag] = key, Aead(unwrapped(root, key.id, version))
             self.managed = self.find(EVERYWHERE, SSE_ALIAS)
+            self._by_name.setdefault((EVERYWHERE, TOPICS_ALIAS), self.managed)
         except (RootKeyError, KeyMissing, ValueError, OverflowError) as error:
             raise KeyringInvalid(f"one of its keys cannot be used: {error}") from None
 

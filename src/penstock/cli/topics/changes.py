@@ -148,7 +148,8 @@ def _tag_list(tags: dict[str, str]) -> list[dict[str, str]]:
 @yes_option
 @with_target
 def delete(target: Target, topics: tuple[str, ...], yes: bool) -> None:
-    """Delete topics with their subscriptions. Messages that are on their way are still delivered.
+    """Delete topics with their subscriptions. What waits for URLs and addresses ends with them; messages on their way
+    to queues still arrive.
 
     \b
     Examples:

@@ -152,7 +152,7 @@ def subscription_arn(target: Target, topic: str, subscriber: Subscriber | None) 
     if "arn" not in found[0]:
         raise Breakdown(
             f"the subscription of {shown_endpoint(*subscriber)} is pending: its endpoint has to confirm it first,"
-            " with the link that was sent to it"
+            ' with the link that was sent to it, or is in "penstock topic outbox" if there is no mail server'
         )
     return str(found[0]["arn"])
 

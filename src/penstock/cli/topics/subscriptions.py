@@ -12,9 +12,10 @@ from urllib.parse import parse_qs, urlsplit
 import click
 
 from penstock.cli.arguments import QUEUE, SUBSCRIBER, TOPIC, read_pairs, topic_argument, yes_option
-from penstock.cli.failure import Failure
+from penstock.cli.failure import Breakdown, Failure
 from penstock.cli.queues.facts import queue_arn
 from penstock.cli.target import Target, with_target
+from penstock.cli.topics import queue_policies
 from penstock.cli.topics.facts import (
     about_topic,
     endpoint_of,
@@ -24,13 +25,14 @@ from penstock.cli.topics.facts import (
     topic_arn,
     unsubscribe_signed,
 )
-from penstock.client.api import Json
-from penstock.client.queue_names import queue_name
+from penstock.cli.topics.pending import is_pending, note_pending
+from penstock.cli.topics.queue_policies import allow_option
+from penstock.client.api import ApiError, Json
 from penstock.client.topic_names import Subscriber, topic_name
-from penstock.client.topic_policies import with_topic
 from penstock.clock import real_utc
 from penstock.quantities import SECONDS, parse_quantity
 
+_IS_DIFFERENT = "already exists with different attributes"  # in the text of SNS
 SCOPES = {"attributes": "MessageAttributes", "body": "MessageBody"}
 _OPTIONS = (
     click.option("--filter", metavar="JSON", help="Filter policy, or @FILE: which messages are delivered."),
@@ -50,9 +52,6 @@ def _with_attributes(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-_ALLOW = click.option(
-    "--allow", is_flag=True, help="Also allow the topic to send to the queue, in the policy of the queue."
-)
 _ENDPOINT = click.argument("endpoint", type=SUBSCRIBER, metavar="ENDPOINT")
 _ENDPOINT_OPTIONAL = click.argument("endpoint", type=SUBSCRIBER, metavar="[ENDPOINT]", required=False)
 
@@ -61,7 +60,7 @@ _ENDPOINT_OPTIONAL = click.argument("endpoint", type=SUBSCRIBER, metavar="[ENDPO
 @topic_argument
 @_ENDPOINT
 @_with_attributes
-@_ALLOW
+@allow_option
 @click.option("--email-json", is_flag=True, help="Send emails with the JSON envelope.")
 @with_target
 def subscribe(
@@ -90,21 +89,42 @@ def subscribe(
     queues = [address] if endpoint.protocol == "sqs" else []
     queues += [queue_arn(target, flags["dlq"])] if flags["dlq"] else []
     if allow:
-        if not queues:
-            raise click.UsageError("--allow is for queues: there is none")
+        _check_topic(target, topic, arn)
+        queue_policies.allow(target, queues, arn)
+    subscription = _subscribe(target, topic, arn, endpoint._replace(endpoint=address), attributes)
+    pending = is_pending(target, subscription, endpoint.protocol)
+    target.out.result(subscription, arn=subscription, topic=arn, endpoint=address, pending=pending)
+    if pending:
+        note_pending(target, arn, endpoint._replace(endpoint=address))
+    if not allow:
+        again = f"penstock topic subscribe {topic_name(arn)} {shown_endpoint(*endpoint)}"
+        queue_policies.hint(target, queues, arn, again)
+
+
+def _check_topic(target: Target, topic: str, arn: str) -> None:
+    """Raises Breakdown if there is no such topic, as far as the user may look."""
+    try:
         about_topic(target, "GetTopicAttributes", topic, arn)
-        for queue in queues:
-            _allow(target, queue, arn)
-    subscription = about_topic(
-        target, "Subscribe", topic, arn,
-        Protocol=endpoint.protocol, Endpoint=address, Attributes=attributes or None, ReturnSubscriptionArn=True,
-    )["SubscriptionArn"]  # fmt: skip
-    is_pending = subscription_facts(target, subscription).get("PendingConfirmation") == "true"
-    target.out.result(subscription, arn=subscription, topic=arn, endpoint=address, pending=is_pending)
-    if is_pending:
-        target.out.note("pending: the endpoint gets a link that confirms it")
-    if not allow and target.endpoint.has_keys:
-        _hint(target, arn, endpoint, queues)
+    except ApiError as error:
+        if not error.is_denied:
+            raise
+
+
+def _subscribe(target: Target, topic: str, arn: str, to: Subscriber, attributes: dict[str, str]) -> str:
+    """Returns the ARN of the subscription."""
+    try:
+        answer = about_topic(
+            target, "Subscribe", topic, arn,
+            Protocol=to.protocol, Endpoint=to.endpoint, Attributes=attributes or None, ReturnSubscriptionArn=True,
+        )  # fmt: skip
+    except ApiError as error:
+        if _IS_DIFFERENT not in error.message:
+            raise
+        raise Breakdown(
+            f"{shown_endpoint(*to)} is subscribed already, with different attributes: change them with"
+            f' "penstock topic set-subscription {topic_name(arn)} {shown_endpoint(*to)}"'
+        ) from None
+    return str(answer["SubscriptionArn"])
 
 
 def _attributes(target: Target, flags: Json) -> dict[str, str]:
@@ -129,41 +149,6 @@ def text_or_file(given: str) -> str:
     if not given.startswith("@"):
         return given
     return Path(given[1:]).read_text(encoding="utf-8").strip()
-
-
-def _policy_with_topic(target: Target, queue: str, topic: str) -> str | None:
-    """The policy that a queue needs so that the topic may send to it; None if it has one."""
-    url = target.queue_url(queue)
-    answer = target.sqs("GetQueueAttributes", QueueUrl=url, AttributeNames=["Policy"])
-    try:
-        return with_topic((answer.get("Attributes") or {}).get("Policy", ""), queue, topic)
-    except ValueError:
-        raise Failure(f"the policy of {queue_name(queue)} cannot be read: change it yourself") from None
-
-
-def _allow(target: Target, queue: str, topic: str) -> None:
-    policy = _policy_with_topic(target, queue, topic)
-    if policy is not None:
-        target.sqs("SetQueueAttributes", QueueUrl=target.queue_url(queue), Attributes={"Policy": policy})
-        target.out.note(f"{queue_name(queue)} allows {topic_name(topic)} to send to it")
-
-
-def _hint(target: Target, topic: str, endpoint: Subscriber, queues: list[str]) -> None:
-    """Says what a server with credentials needs. Whether this one checks policies is not known here."""
-    missing = [queue_name(queue) for queue in queues if not _allows(target, queue, topic)]
-    if missing:
-        again = f"penstock topic subscribe {topic_name(topic)} {shown_endpoint(*endpoint)} --allow"
-        target.out.note(
-            f"the policy of {' and '.join(missing)} has no statement for this topic, which a server with credentials"
-            f" needs: {again}"
-        )
-
-
-def _allows(target: Target, queue: str, topic: str) -> bool:
-    """Whether a statement of the queue's policy names the service or everyone. Its conditions are not evaluated."""
-    answer = target.sqs("GetQueueAttributes", QueueUrl=target.queue_url(queue), AttributeNames=["Policy"])
-    policy = (answer.get("Attributes") or {}).get("Policy", "")
-    return "sns.amazonaws.com" in policy or '"*"' in policy or topic in policy
 
 
 @click.command("unsubscribe")
@@ -223,19 +208,27 @@ def confirm(target: Target, topic: str, token: str | None, protect: bool) -> Non
 @_with_attributes
 @click.option("--no-filter", is_flag=True, help="Deliver all messages.")
 @click.option("--no-dlq", is_flag=True, help="Drop messages that cannot be delivered.")
+@allow_option
 @with_target
 def set_subscription(
-    target: Target, topic: str, endpoint: Subscriber | None, no_filter: bool, no_dlq: bool, **flags: Any
+    target: Target,
+    topic: str,
+    endpoint: Subscriber | None,
+    no_filter: bool,
+    no_dlq: bool,
+    allow: bool,
+    **flags: Any,
 ) -> None:
     """Change the attributes of a subscription: filter, form, dead-letter queue, delivery policy.
 
-    Give a topic and an endpoint, or the ARN of the subscription. What is not given stays as it is.
+    Give a topic and an endpoint, or the ARN of the subscription. What is not given stays as it is. On a server with
+    credentials the policy of a dead-letter queue has to allow the topic to send: --allow adds a statement.
 
     \b
     Examples:
       penstock topic set-subscription orders queue:billing --filter '{"kind": ["invoice", "refund"]}'
       penstock topic set-subscription orders queue:billing --no-filter --raw
-      penstock topic set-subscription orders https://example.com/orders --dlq orders-undelivered
+      penstock topic set-subscription orders https://example.com/orders --dlq orders-undelivered --allow
     """
     for flag, clears in (("filter", no_filter), ("dlq", no_dlq)):
         if clears and flags[flag] is not None:
@@ -243,10 +236,14 @@ def set_subscription(
     attributes: dict[str, str | None] = {**_attributes(target, flags)}
     attributes |= {"FilterPolicy": "{}"} if no_filter else {}
     attributes |= {"RedrivePolicy": None} if no_dlq else {}  # SNS: it is removed by leaving out its value
-    if not attributes:
+    if not attributes and not allow:
         raise click.UsageError("nothing to change: give an attribute")
     arn = subscription_arn(target, topic, endpoint)
-    subscription_facts(target, arn)
+    facts = subscription_facts(target, arn)
+    dead_letters = [queue_arn(target, flags["dlq"])] if flags["dlq"] else []
+    if allow:
+        own = [facts["Endpoint"]] if facts["Protocol"] == "sqs" else []
+        queue_policies.allow(target, own + dead_letters, facts["TopicArn"])
     for name, value in attributes.items():
         target.sns("SetSubscriptionAttributes", SubscriptionArn=arn, AttributeName=name, AttributeValue=value)
     if target.out.as_json:
@@ -255,6 +252,10 @@ def set_subscription(
         target.out.facts(
             [(name, "removed" if value in (None, "{}") else value) for name, value in attributes.items()]
         )
+    if not allow:
+        shown = shown_endpoint(facts["Protocol"], facts["Endpoint"])
+        again = f"penstock topic set-subscription {topic_name(arn)} {shown} --dlq {flags['dlq']}"
+        queue_policies.hint(target, dead_letters, facts["TopicArn"], again)
 
 
 @click.command("replay")

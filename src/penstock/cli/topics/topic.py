@@ -21,6 +21,7 @@ from penstock.cli.topics.facts import (
     subscription_facts,
     subscriptions_of,
 )
+from penstock.cli.topics.failing import failing
 from penstock.cli.topics.filters import test_filter
 from penstock.cli.topics.publish import publish
 from penstock.cli.topics.subscriptions import (
@@ -42,6 +43,10 @@ _COUNTS = {  # member: attribute
     "deleted": "SubscriptionsDeleted",
 }
 _SHOWN_ELSEWHERE = (*_COUNTS.values(), "TopicArn", "Owner", "Policy", "EffectiveDeliveryPolicy", "FifoTopic")
+_DEFAULT_ACTIONS = {
+    "GetTopicAttributes", "SetTopicAttributes", "AddPermission", "RemovePermission", "DeleteTopic", "Subscribe",
+    "ListSubscriptionsByTopic", "Publish",
+}  # fmt: skip
 _STATE_COLOURS = {"pending": "yellow", "deleted": "red"}
 
 
@@ -63,7 +68,7 @@ def command() -> None:
 
 for _part in (
     create, set_, delete, publish, subscribe, unsubscribe, confirm, set_subscription, replay, test_filter,
-    waiting, outbox,
+    waiting, failing, outbox,
 ):  # fmt: skip
     command.add_command(_part)
 
@@ -127,13 +132,15 @@ def _row(topic: Json, counted: bool) -> list[Cell]:
 
 @command.command("show")
 @topic_argument
+@click.option("--policy", is_flag=True, help="Show the policy also if it is the default one.")
 @with_target
-def show(target: Target, topic: str) -> None:
+def show(target: Target, topic: str, policy: bool) -> None:
     """Show everything about a topic: attributes, subscriptions with their filters, tags and policy.
 
     \b
     Examples:
       penstock topic show orders
+      penstock topic show orders --policy
       penstock topic show arn:aws:sns:us-east-1:000000000000:orders
       penstock topic show orders --json | jq '.subscriptions[] | select(.state == "pending")'
     """
@@ -154,7 +161,7 @@ def show(target: Target, topic: str) -> None:
     if target.out.as_json:
         target.out.json(facts)
     else:
-        _print(target.out, facts)
+        _print(target.out, facts, shows_default=policy)
 
 
 def _with_attributes(target: Target, subscription: Json) -> Json:
@@ -164,7 +171,7 @@ def _with_attributes(target: Target, subscription: Json) -> Json:
     return subscription | {"attributes": subscription_facts(target, subscription["arn"])}
 
 
-def _print(out: Output, facts: Json) -> None:
+def _print(out: Output, facts: Json, *, shows_default: bool) -> None:
     out.facts(
         [
             ("Topic", f"{facts['name']} ({facts['kind']})"),
@@ -185,7 +192,26 @@ def _print(out: Output, facts: Json) -> None:
     _print_section(out, "Tags", sorted(facts["tags"].items()))
     if attributes.get("Policy"):
         out.line("\nPolicy", bold=True)
-        out.line(_indented(attributes["Policy"]))
+        is_default = not shows_default and _is_default_policy(attributes)
+        out.line("the default policy (--policy shows it)" if is_default else _indented(attributes["Policy"]))
+
+
+def _is_default_policy(attributes: Json) -> bool:
+    """Whether the policy is the one that SNS gives every topic: it lets the account of the topic use it."""
+    arn, owner = attributes["TopicArn"], attributes.get("Owner")
+    try:
+        (statement,) = read_json(attributes["Policy"])["Statement"]
+        actions = {action.partition(":")[2] for action in statement["Action"]}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return False
+    others = {name: value for name, value in statement.items() if name != "Action"}
+    return actions == _DEFAULT_ACTIONS and others == {
+        "Sid": "__default_statement_ID",
+        "Effect": "Allow",
+        "Principal": {"AWS": "*"},
+        "Resource": arn,
+        "Condition": {"StringEquals": {"AWS:SourceOwner": owner}},
+    }
 
 
 def _subscription_row(subscription: Json) -> list[Cell]:

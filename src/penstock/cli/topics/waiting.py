@@ -7,6 +7,7 @@ from itertools import islice
 import click
 
 from penstock.cli.arguments import TOPIC, short_duration, yes_option
+from penstock.cli.failure import Breakdown
 from penstock.cli.output import Cell, Styled, shortened
 from penstock.cli.target import Target, with_target
 from penstock.cli.times import rfc3339, shown_time
@@ -67,28 +68,43 @@ def _next_try(due_ms: int) -> str:
 
 
 @click.command("outbox")
+@click.argument("id", required=False)
 @click.option("--limit", "-n", type=click.IntRange(1), metavar="N", help="Show at most this many.")
 @click.option("--delete", "delete", multiple=True, metavar="ID", help="Delete this one. Can be repeated.")
 @click.option("--delete-all", is_flag=True, help="Delete everything in it.")
 @yes_option
 @with_target
-def outbox(target: Target, limit: int | None, delete: tuple[str, ...], delete_all: bool, yes: bool) -> None:
+def outbox(
+    target: Target,
+    id: str | None,
+    limit: int | None,
+    delete: tuple[str, ...],
+    delete_all: bool,
+    yes: bool,
+) -> None:
     """Show what could not leave the machine: SMS, push messages, and emails if no SMTP server is set.
 
-    Each counts as delivered. The oldest are forgotten when there are too many.
+    Each counts as delivered. The oldest are forgotten when there are too many. With ID, one is shown with its whole
+    text, such as the link that confirms a subscription.
 
     \b
     Examples:
       penstock topic outbox
+      penstock topic outbox 001795129200000-6f2a83c90d14be57
       penstock topic outbox --json | jq -r 'select(.protocol == "email") | .body'
-      penstock topic outbox --delete 4f0c2b1e
+      penstock topic outbox --delete 001795129200000-6f2a83c90d14be57
       penstock topic outbox --delete-all --yes
     """
     target.need_penstock("topic outbox")
     if delete and (delete_all or limit):
         raise click.UsageError("--delete does not go with --delete-all or --limit")
+    if id and (delete or delete_all or limit):
+        raise click.UsageError("ID does not go with --delete, --delete-all or --limit")
     if delete or delete_all:
         _delete(target, delete, yes)
+        return
+    if id:
+        _show(target, id)
         return
     found = _entries(target, limit)
     if target.out.as_json:
@@ -112,6 +128,25 @@ def outbox(target: Target, limit: int | None, delete: tuple[str, ...], delete_al
 def _entries(target: Target, limit: int | None) -> list[Json]:
     pages = target.admin_pages("/outbox", "entries", {"limit": min(limit or _PAGE, _PAGE)})
     return list(islice(pages, limit))
+
+
+def _show(target: Target, id: str) -> None:
+    found = next((each for each in _entries(target, None) if each["id"] == id), None)
+    if found is None:
+        raise Breakdown(f'there is no entry "{id}" in the outbox of {target.endpoint.place}')
+    if target.out.as_json:
+        target.out.json(found)
+        return
+    target.out.facts(
+        [
+            ("At", shown_time(rfc3339(found["at_ms"] / 1000), target.out)),
+            ("To", f"{found['destination']} ({found['protocol']})"),
+            ("Topic", found.get("topic")),
+            ("Subject", found.get("subject")),
+        ]
+    )
+    target.out.line("")
+    target.out.line(found["body"])
 
 
 def _delete(target: Target, ids: tuple[str, ...], yes: bool) -> None:

@@ -27,6 +27,7 @@ from penstock.metrics.exposition import (
     text_of,
     wants_open_metrics,
 )
+from penstock.names import QueueName
 from penstock.promise import Promise
 from penstock.server.client_addresses import is_within
 from penstock.server.health import Health
@@ -35,10 +36,13 @@ from penstock.server.http.listener import Listener, open_sockets
 from penstock.server.http.request import HttpError, Request
 from penstock.server.http.response import REQUEST_ID
 from penstock.server.metrics.process import process_families
-from penstock.server.metrics.queues import ShownQueues, queue_families
+from penstock.server.metrics.queues import queue_families
+from penstock.server.metrics.shown import ShownNames
+from penstock.server.metrics.topics import topic_families
 from penstock.server.origin import Origins
 from penstock.server.routes import answer_with
 from penstock.server.settings.address import Address
+from penstock.topics.names import TopicName
 from penstock.wire.service import Response
 
 if TYPE_CHECKING:
@@ -82,7 +86,8 @@ class MetricsPage:
         self._origins = origins
         self._about = "" if process is None else labels(process=str(process))
         self._asks_processes = process is not None
-        self._shown = ShownQueues(parts.config.metrics_queues)
+        self._shown_queues: ShownNames[QueueName] = ShownNames(parts.config.metrics_queues)
+        self._shown_topics: ShownNames[TopicName] = ShownNames(parts.config.metrics_queues)
         broker.extend(lambda partition: ProcessMetrics(self.families), [ScrapeQuestion])
 
     # -- what is measured --------------------------------------------------------------------------------------
@@ -106,7 +111,8 @@ class MetricsPage:
         return [
             *await process_families(parts, self._about),
             *parts.early.meter.families(self._about),
-            *await queue_families(self._figures(), self._shown, self._about),
+            *await queue_families(self._figures(), self._shown_queues, self._about),
+            *await topic_families(self._broker.partitions, self._shown_topics, self._about),
         ]
 
     async def _figures(self) -> AsyncIterator[list[QueueFigures]]:

@@ -1,40 +1,21 @@
 """The metrics of queues for Prometheus.
 
-The number of queues that are shown is bounded, because each has some twenty time series. A queue that is shown stays:
-if others took its place, counters would seem to restart. All other queues are summed up under the name ``*``, which
-no queue can have.
+The number of queues that are shown is bounded, because each has some twenty time series. All other queues are summed
+up.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Iterable
+from collections.abc import AsyncIterable
 
 from penstock.broker.queue_figures import QueueFigures
 from penstock.broker.queue_metrics import SIZE_LIMITS, Totals
 from penstock.limits import SECOND
 from penstock.metrics.exposition import MetricFamily, bucket_samples, joined, labels
 from penstock.names import QueueName
+from penstock.server.metrics.shown import OTHERS, ShownNames
 
-OTHER_QUEUES = "*"
 _STATES = ("visible", "in_flight", "delayed")
-
-
-class ShownQueues:
-    """Which queues have time series of their own."""
-
-    def __init__(self, queues_max: int) -> None:
-        self._queues_max = queues_max
-        self._shown: set[QueueName] = set()
-
-    def choose(self, found: Iterable[QueueFigures]) -> set[QueueName]:
-        """Chooses the queues to show: first those that were shown before, then those in use."""
-        by_use = {each.name: each.is_active for each in found}
-        self._shown &= by_use.keys()
-        room = self._queues_max - len(self._shown)
-        if room > 0:
-            others = sorted(by_use.keys() - self._shown, key=lambda name: (not by_use[name], name))
-            self._shown.update(others[:room])
-        return self._shown
 
 
 class QueueFamilies:
@@ -97,7 +78,7 @@ class QueueFamilies:
 
     def add_others(self, others: list[QueueFigures], process: str) -> None:
         """Queues that have no time series of their own, summed up."""
-        about = joined(labels(queue=OTHER_QUEUES, account="", region=""), process)
+        about = joined(labels(queue=OTHERS, account="", region=""), process)
         totals = Totals(*(sum(column) for column in zip(*(each.totals for each in others), strict=True)))
         sizes = [sum(column) for column in zip(*(each.size_counts for each in others), strict=True)]
         self._add_totals(about, totals, sizes)
@@ -113,11 +94,11 @@ class QueueFamilies:
 
 
 async def queue_families(
-    found: AsyncIterable[list[QueueFigures]], shown: ShownQueues, process: str
+    found: AsyncIterable[list[QueueFigures]], shown: ShownNames[QueueName], process: str
 ) -> list[MetricFamily]:
     """``process``: labels of the process whose queues these are."""
     figures = [each async for some in found for each in some]
-    chosen = shown.choose(figures)
+    chosen = shown.choose({each.name: each.is_active for each in figures})
     families = QueueFamilies()
     families.queues.samples.append(("", process, len(figures)))
     for each in figures:

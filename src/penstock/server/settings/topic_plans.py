@@ -26,7 +26,7 @@ from penstock.services.sns.topic_attributes import CONTENT_DEDUP
 from penstock.services.sns.topic_attributes import with_attributes as with_topic_attributes
 from penstock.services.sns.validation import CONSTRAINTS, has_too_many, tag_map
 from penstock.topics.names import SubscriptionName, TopicName, is_topic_name
-from penstock.topics.records import State, Subscription, Topic
+from penstock.topics.records import Subscription, SubscriptionState, Topic
 from penstock.wire.service import Fault
 
 if TYPE_CHECKING:
@@ -106,7 +106,9 @@ def _apply(shard: ShardTopics, plan: _TopicPlan) -> None:
         if wanted != before:
             shard.put_subscription(wanted)
         # An endpoint that did not answer then gets another link. The owner of an address is asked once.
-        if wanted.state is State.PENDING and (before is None or PROTOCOLS[wanted.protocol].is_http):
+        if wanted.state is SubscriptionState.PENDING and (
+            before is None or PROTOCOLS[wanted.protocol].is_http
+        ):
             shard.send_confirmation(wanted)
 
 
@@ -199,7 +201,7 @@ def _new_subscription(
         owner=topic.account,
         principal=f"arn:{partition_of(topic.region)}:iam::{topic.account}:root",
         created_ms=now_ms,
-        state=State.CONFIRMED if is_confirmed else State.PENDING,
+        state=SubscriptionState.CONFIRMED if is_confirmed else SubscriptionState.PENDING,
         is_authenticated=is_confirmed,
         base_url=base_url,
     )

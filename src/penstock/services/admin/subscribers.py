@@ -8,7 +8,7 @@ import re
 from penstock.auth.authorize import Resource
 from penstock.errors import DeliveryDenied, TooMuchWork
 from penstock.patterns import matching_steps
-from penstock.publishing.dead_letters import Failure
+from penstock.publishing.dead_letters import LastFailure
 from penstock.publishing.failed_attempts import FailedAttempt
 from penstock.publishing.failing import FailingSubscription, FailingSubscriptionsQuestion
 from penstock.publishing.live_topic import BODY_SCOPE, filter_of, subject_of
@@ -103,7 +103,7 @@ def _attempt_info(attempt: FailedAttempt) -> FailedAttemptInfo:
     )
 
 
-def _undelivered_info(failure: Failure) -> UndeliveredInfo:
+def _undelivered_info(failure: LastFailure) -> UndeliveredInfo:
     return UndeliveredInfo(
         at=wall_time(failure.at_ms),
         reason=shown_reason(failure.reason),

@@ -10,7 +10,7 @@ from penstock.services.sns.faults import authorization_error
 from penstock.services.sns.resources import Sns, SubscriptionResource
 from penstock.services.sns.structs import ConfirmSubscriptionRequest, ConfirmSubscriptionResult
 from penstock.services.sns.validation import is_signed
-from penstock.topics.records import State, Subscription
+from penstock.topics.records import Subscription, SubscriptionState
 from penstock.wire.service import Call
 
 
@@ -22,12 +22,12 @@ async def confirm_subscription(
     protects = (request.AuthenticateOnUnsubscribe or "").lower() == "true"
     if protects:
         _check_confirmer(subscription, call)
-    if subscription.state is State.DELETED:
+    if subscription.state is SubscriptionState.DELETED:
         _check_not_replaced(topics, subscription)
-    if subscription.state is not State.CONFIRMED or protects:
+    if subscription.state is not SubscriptionState.CONFIRMED or protects:
         confirmed: Subscription = msgspec.structs.replace(
             subscription,
-            state=State.CONFIRMED,
+            state=SubscriptionState.CONFIRMED,
             ended_ms=0,
             is_authenticated=subscription.is_authenticated or is_signed(call),
             is_protected=subscription.is_protected or protects,

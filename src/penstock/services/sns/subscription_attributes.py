@@ -19,7 +19,7 @@ from penstock.topics.delivery_policy import (
     effective_subscription_policy,
     parse_subscription_policy,
 )
-from penstock.topics.records import State, Subscription, Topic
+from penstock.topics.records import Subscription, SubscriptionState, Topic
 
 RAW, REDRIVE, DELIVERY, ROLE, REPLAY = (
     "RawMessageDelivery",
@@ -154,7 +154,7 @@ def shown_subscription(
         "Protocol": subscription.protocol,
         "Endpoint": shown_endpoint(subscription),
         RAW: "false",
-        "PendingConfirmation": _shown_boolean(subscription.state is State.PENDING),
+        "PendingConfirmation": _shown_boolean(subscription.state is SubscriptionState.PENDING),
         "ConfirmationWasAuthenticated": _shown_boolean(subscription.is_authenticated),
     }
     shown |= attributes

@@ -47,11 +47,14 @@ from penstock.services.sns.subscription_attributes import (
 from penstock.services.sns.topic_attributes import message_bytes_max
 from penstock.services.sns.validation import is_signed, read_token, write_token
 from penstock.topics.names import SubscriptionName
-from penstock.topics.records import State, Subscription, Topic
+from penstock.topics.records import Subscription, SubscriptionState, Topic
 from penstock.wire.service import Call
 
 _PENDING = "pending confirmation"
-_LISTED = {State.PENDING: "PendingConfirmation", State.DELETED: "Deleted"}  # in lists, in place of the ARN
+_LISTED = {
+    SubscriptionState.PENDING: "PendingConfirmation",
+    SubscriptionState.DELETED: "Deleted",
+}  # in lists, in place of the ARN
 
 
 # -- Subscribe -------------------------------------------------------------------------------------------------
@@ -75,10 +78,10 @@ async def subscribe(sns: Sns, request: SubscribeRequest, call: Call) -> Subscrib
         topics.put_subscription(wanted)
     else:
         subscription = _again(topics, present, wanted, request.Attributes or {})
-    if wanted.state is State.PENDING:
+    if wanted.state is SubscriptionState.PENDING:
         topics.send_confirmation(subscription)
     await topics.settled()
-    shows_arn = subscription.state is State.CONFIRMED or request.ReturnSubscriptionArn
+    shows_arn = subscription.state is SubscriptionState.CONFIRMED or request.ReturnSubscriptionArn
     return SubscribeResult(SubscriptionArn=subscription.name.arn if shows_arn else _PENDING)
 
 
@@ -115,7 +118,7 @@ def _wanted(
         owner=call.space.account,
         principal=_principal(call),
         created_ms=now_ms,
-        state=State.CONFIRMED if is_confirmed else State.PENDING,
+        state=SubscriptionState.CONFIRMED if is_confirmed else SubscriptionState.PENDING,
         is_authenticated=is_confirmed,
         base_url=call.base_url,
     )
@@ -139,9 +142,9 @@ def _again(
     """What a second Subscribe with the same endpoint finds. Raises Fault."""
     if not has_same_attributes(present, wanted, attributes):
         raise invalid_attributes("Subscription already exists with different attributes")
-    if present.state is not State.PENDING:
+    if present.state is not SubscriptionState.PENDING:
         return present
-    if wanted.state is State.PENDING:
+    if wanted.state is SubscriptionState.PENDING:
         # It waits for as long as for the first confirmation.
         asked_again: Subscription = msgspec.structs.replace(present, created_ms=wanted.created_ms)
         topics.put_subscription(asked_again)
@@ -149,7 +152,7 @@ def _again(
     # The owner of the topic has asked for it, and now the owner of the queue has subscribed.
     confirmed: Subscription = msgspec.structs.replace(
         present,
-        state=State.CONFIRMED,
+        state=SubscriptionState.CONFIRMED,
         owner=wanted.owner,
         principal=wanted.principal,
         is_authenticated=True,
@@ -192,7 +195,7 @@ async def unsubscribe(sns: Sns, request: UnsubscribeRequest, call: Call) -> None
 
 def _end(sns: Sns, topics: ShardTopics, subscription: Subscription, call: Call) -> None:
     """SNS: only what its owner has signed ends a subscription. Otherwise it can be restored for a while."""
-    if subscription.state is State.PENDING:
+    if subscription.state is SubscriptionState.PENDING:
         raise invalid(
             "SubscriptionArn Reason: Cannot unsubscribe a subscription that is pending confirmation"
         )
@@ -201,9 +204,9 @@ def _end(sns: Sns, topics: ShardTopics, subscription: Subscription, call: Call) 
         return
     if subscription.is_protected and not is_signed(call):
         raise authorization_error("This subscription may only be deleted by an authorized user.")
-    if subscription.state is State.CONFIRMED:
+    if subscription.state is SubscriptionState.CONFIRMED:
         ended: Subscription = msgspec.structs.replace(
-            subscription, state=State.DELETED, ended_ms=sns.broker.wall_ms()
+            subscription, state=SubscriptionState.DELETED, ended_ms=sns.broker.wall_ms()
         )
         topics.put_subscription(ended)
         topics.send_unsubscribed(ended)
