@@ -277,25 +277,25 @@ def test_a_full_queue_is_tried_again_with_pauses_wherever_it_is(where: str) -> N
     tries: list[int] = []
 
     def may_deliver(queue: LiveQueue, sent_for: SentFor) -> bool:
-        tries.append(world.clock.now_ms())
+        tries.append(made.clock.now_ms())
         if is_full:
             raise QuotaReached("messages", 0)
         return True
 
-    with PublishingWorld(may_deliver=may_deliver) as world:
-        topic, is_full = world.topic(), True
-        short = world.name("full", (topic.home.shard(world.shards) + (where == "elsewhere")) % world.shards)
-        world.create(short)
-        world.subscribe(topic, short)
-        world.publish(topic, "x")
-        world.advance(HOUR)
+    with PublishingWorld(may_deliver=may_deliver) as made:
+        topic, is_full = made.topic(), True
+        short = made.name("full", (topic.home.shard(made.shards) + (where == "elsewhere")) % made.shards)
+        made.create(short)
+        made.subscribe(topic, short)
+        made.publish(topic, "x")
+        made.advance(HOUR)
         # SNS: three tries at once, two a second apart, ten with growing pauses, then one every twenty seconds.
         assert tries[4] - tries[0] < SECOND <= tries[5] - tries[4]
         assert 18 * SECOND < tries[-1] - tries[-2] < 21 * SECOND
         assert 170 < len(tries) < 200
         is_full = False
-        world.advance(21 * SECOND)
-        assert world.texts(short) == ["x"]
+        made.advance(21 * SECOND)
+        assert made.texts(short) == ["x"]
 
 
 @pytest.mark.parametrize("where", ["here", "elsewhere"])
@@ -303,20 +303,20 @@ def test_a_full_dead_letter_queue_is_tried_again_until_the_message_is_lost(where
     tries: list[int] = []
 
     def may_deliver(queue: LiveQueue, sent_for: SentFor) -> bool:
-        tries.append(world.clock.now_ms())
+        tries.append(made.clock.now_ms())
         raise QuotaReached("messages", 0)
 
-    with PublishingWorld(may_deliver=may_deliver) as world:
-        topic = world.topic()
-        dead = world.name("dead", (topic.home.shard(world.shards) + (where == "elsewhere")) % world.shards)
-        world.create(dead)
+    with PublishingWorld(may_deliver=may_deliver) as made:
+        topic = made.topic()
+        dead = made.name("dead", (topic.home.shard(made.shards) + (where == "elsewhere")) % made.shards)
+        made.create(dead)
         policy = json.dumps({"deadLetterTargetArn": name_of(dead).arn})
-        subscription = world.subscribe(topic, "missing", RedrivePolicy=policy)
-        world.publish(topic, "x")
-        world.advance(HOUR)
+        subscription = made.subscribe(topic, "missing", RedrivePolicy=policy)
+        made.publish(topic, "x")
+        made.advance(HOUR)
         assert len(tries) == 60
         assert tries[-1] - tries[-2] > 19 * SECOND
-        failure = world.topics(topic).publisher.undelivered.failure(subscription.name.arn)
+        failure = made.topics(topic).publisher.undelivered.failure(subscription.name.arn)
         assert failure is not None and failure.went_to == ""
 
 

@@ -31,11 +31,21 @@ from penstock.topics.names import SubscriptionName, TopicName
 from penstock.topics.publication import Publication
 from penstock.topics.records import Subscription, Topic
 from sim.cluster_history import assert_found
-from sim.topics_history import ArchiveTopicsHistory, FifoTopicsHistory, StandardTopicsHistory, TopicsHistory
+from sim.topics_history import (
+    ArchiveTopicsHistory,
+    CrowdedTopicsHistory,
+    FifoTopicsHistory,
+    StandardTopicsHistory,
+    TopicsHistory,
+)
 from support.generated import HISTORIES
 
 
 class TestStandardTopicsHistory(StandardTopicsHistory.TestCase):  # type: ignore[misc, valid-type]
+    settings = HISTORIES
+
+
+class TestCrowdedTopicsHistory(CrowdedTopicsHistory.TestCase):  # type: ignore[misc, valid-type]
     settings = HISTORIES
 
 
@@ -142,7 +152,7 @@ class LaxTopics(ShardTopics):
 
     def _compile(self, live: LiveTopic, arns: list[str]) -> Any:
         put = live.put
-        live.put = lambda each: put(each.with_attribute("FilterPolicy", ""))  # type: ignore[method-assign]
+        live.put = lambda each: put(each.with_attribute("FilterPolicy", ""))  # type: ignore[method-assign, assignment]
         yield from super()._compile(live, arns)
         live.put = put  # type: ignore[method-assign]
 
@@ -205,7 +215,7 @@ PLANTED: list[tuple[type[TopicsHistory], Any, str, type, str]] = [
     (StandardTopicsHistory, live_topic, "TopicRoute", LinklessRoute, "link of another"),
     (StandardTopicsHistory, partition, "Outbox", MixedOutbox, "link of another"),
     (StandardTopicsHistory, shard_topics, "ShardTopics", LaxTopics, "not wanted"),
-    (StandardTopicsHistory, shard_topics, "ShardTopics", StaleTopics, "lost|not wanted"),
+    (StandardTopicsHistory, shard_topics, "ShardTopics", StaleTopics, "lost|not wanted|wrong form"),
     (StandardTopicsHistory, shard_topics, "Publisher", LatePublisher, "lost"),
     (FifoTopicsHistory, shard_topics, "Publisher", BackwardPublisher, "batch is out of order"),
     (FifoTopicsHistory, shard_topics, "Publisher", StubbornPublisher, "out of order|took messages"),

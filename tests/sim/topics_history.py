@@ -37,11 +37,11 @@ from penstock.topics.envelopes import timestamp
 from penstock.topics.names import SubscriptionName, TopicName
 from penstock.topics.publication import Publication
 from penstock.topics.records import Subscription, Topic
-from penstock.turns import Steps, T, Turns
 from publishing.endpoints import OK, FakeEndpoints
 from sim.cluster_history import SHARDS, ClusterHistory, any_node, groups, succeeded
 from sim.topics_model import Attempt, Envelope, Message, Mood, Possible, Scope, Settings, Subscriber
 from support.cluster import Cluster, Node
+from support.pausing_turns import PausingTurns
 from support.world import UNMETERED, name_of
 
 BASE_URL = "http://localhost:9324"
@@ -55,24 +55,6 @@ kinds = st.sampled_from(["x", "x", "y", ""])
 batches = st.lists(st.tuples(kinds, groups), min_size=1, max_size=3)
 some_steps = st.integers(0, 30)
 scopes = st.sampled_from([None, None, "MessageAttributes", "MessageBody"])
-
-
-class PausingTurns(Turns):
-    """All work waits for a turn before it begins, and at each of its steps: the more can happen meanwhile."""
-
-    def __init__(self, node: Node) -> None:
-        super().__init__()
-        self._node = node
-
-    async def run(self, steps: Steps[T], of: str = "") -> T:
-        while True:
-            turn: Promise[None] = Promise()
-            self._node.runtime.soon(partial(turn.resolve, None))
-            await turn
-            try:
-                next(steps)
-            except StopIteration as stop:
-                return stop.value  # type: ignore[no-any-return]
 
 
 class QuickSigner(Signer):
@@ -112,7 +94,7 @@ class TopicsHistory(ClusterHistory):
         Monitoring(broker, CloudWatchTexts(is_secured=False), _no_post, _no_publish, [NAMESPACE])
         signer = QuickSigner(broker, node)
         publishing = Publishing(broker, self.endpoints.made(signer), signer, lambda: BASE_URL)
-        publishing.turns = PausingTurns(node)
+        publishing.turns = PausingTurns(node.runtime.soon)
         self.publishing[node.index] = publishing
 
     def begin(self) -> None:
