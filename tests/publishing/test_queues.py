@@ -10,7 +10,7 @@ import pytest
 
 from penstock.broker.handover import SentFor
 from penstock.broker.live_queue import LiveQueue
-from penstock.errors import NotOwned, QuotaReached
+from penstock.errors import NotOwned, QuotaReached, StoreFull
 from penstock.limits import HOUR, MINUTE, SECOND
 from penstock.publishing.errors import TopicMissing
 from penstock.queues.messages import Attribute
@@ -325,9 +325,7 @@ def test_a_refused_commit_publishes_nothing(world: PublishingWorld) -> None:
     for short in queues:
         world.subscribe(topic, short)
     home = topic.home.shard(world.shards)
-    world.stores[home].refusals.append(
-        __import__("penstock.errors", fromlist=["StoreFull"]).StoreFull("full")
-    )
+    world.stores[home].refusals.append(StoreFull("full"))
     topics = world.topics(topic)
     publishing = world.start(topics.publish(topics.find(topic), [publication("lost")], "http://x"))
     world.advance(2 * MINUTE)
