@@ -685,6 +685,3 @@ async def _no_post(account: str, url: str, body: str) -> None:
 
 async def _no_publish(topic: str, alarm: str, account: str, subject: str, body: str) -> None:
     raise AssertionError("there are no alarms")
-
-
-__all__ = ["ArchiveTopicsHistory", "FifoTopicsHistory", "StandardTopicsHistory", "TopicsHistory"]

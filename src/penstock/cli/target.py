@@ -157,7 +157,8 @@ def with_target(function: F) -> F:
             raise Breakdown(str(error)) from None
         except Unavailable as error:
             chosen_by = target.endpoint.chosen_by
-            raise Breakdown(f"{error} (endpoint from: {chosen_by}). Is the broker running?") from None
+            hint = " For a server at another address, set AWS_ENDPOINT_URL." if chosen_by == "default" else ""
+            raise Breakdown(f"{error} (endpoint from: {chosen_by}). Is the broker running?{hint}") from None
         except ProfileError as error:
             raise Failure(str(error)) from None
         finally:

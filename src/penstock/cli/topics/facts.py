@@ -79,6 +79,15 @@ def about_topic(target: Target, action: str, topic: str, arn: str | None = None,
         raise
 
 
+def check_topic(target: Target, topic: str, arn: str | None = None) -> None:
+    """Raises Breakdown if there is no such topic, as far as the user may look. ``arn``: its ARN, if that is known."""
+    try:
+        about_topic(target, "GetTopicAttributes", topic, arn)
+    except ApiError as error:
+        if not error.is_denied:
+            raise
+
+
 def no_topic(target: Target, topic: str) -> Breakdown:
     """Says where it was looked for, and names a topic that is like the missing one."""
     hint = ""

@@ -10,7 +10,7 @@ from penstock.cli.arguments import TOPIC
 from penstock.cli.output import Cell, Styled
 from penstock.cli.target import Target, with_target
 from penstock.cli.times import shown_time
-from penstock.cli.topics.facts import shown_endpoint, topic_arn
+from penstock.cli.topics.facts import check_topic, shown_endpoint, topic_arn
 from penstock.client.api import Json
 from penstock.client.queue_names import queue_name
 from penstock.client.topic_names import topic_name
@@ -43,10 +43,23 @@ def failing(target: Target, topic: str | None, limit: int | None) -> None:
     if target.out.as_json:
         target.out.json_lines(found)
     elif not found:
+        if topic is not None:
+            check_topic(target, topic)
         target.out.note("all subscriptions got their messages, as far as the server remembers")
     else:
         columns = ["TOPIC", "ENDPOINT", "FAILED", "DEAD LETTERS TO", "LAST", "WHY"]
         target.out.table(columns, [_row(target, each) for each in found])
+        _note_denied(target, found)
+
+
+def _note_denied(target: Target, found: list[Json]) -> None:
+    """Say how a queue lets the topic send, for the first of those that do not."""
+    for each in found:
+        if (each.get("undelivered") or {}).get("is_denied"):
+            endpoint = shown_endpoint(each["protocol"], each["endpoint"])
+            command = f"penstock topic set-subscription {topic_name(each['topic'])} {endpoint} --allow"
+            target.out.note(f"to let the topic send to the queue: {command}")
+            return
 
 
 def _row(target: Target, subscription: Json) -> list[Cell]:

@@ -18,6 +18,7 @@ from penstock.cli.target import Target, with_target
 from penstock.cli.topics import queue_policies
 from penstock.cli.topics.facts import (
     about_topic,
+    check_topic,
     endpoint_of,
     shown_endpoint,
     subscription_arn,
@@ -33,6 +34,7 @@ from penstock.clock import real_utc
 from penstock.quantities import SECONDS, parse_quantity
 
 _IS_DIFFERENT = "already exists with different attributes"  # in the text of SNS
+_MAY_NOT_BE_CALLED = "Unreachable Endpoint"
 SCOPES = {"attributes": "MessageAttributes", "body": "MessageBody"}
 _OPTIONS = (
     click.option("--filter", metavar="JSON", help="Filter policy, or @FILE: which messages are delivered."),
@@ -89,7 +91,7 @@ def subscribe(
     queues = [address] if endpoint.protocol == "sqs" else []
     queues += [queue_arn(target, flags["dlq"])] if flags["dlq"] else []
     if allow:
-        _check_topic(target, topic, arn)
+        check_topic(target, topic, arn)
         queue_policies.allow(target, queues, arn)
     subscription = _subscribe(target, topic, arn, endpoint._replace(endpoint=address), attributes)
     pending = is_pending(target, subscription, endpoint.protocol)
@@ -101,15 +103,6 @@ def subscribe(
         queue_policies.hint(target, queues, arn, again)
 
 
-def _check_topic(target: Target, topic: str, arn: str) -> None:
-    """Raises Breakdown if there is no such topic, as far as the user may look."""
-    try:
-        about_topic(target, "GetTopicAttributes", topic, arn)
-    except ApiError as error:
-        if not error.is_denied:
-            raise
-
-
 def _subscribe(target: Target, topic: str, arn: str, to: Subscriber, attributes: dict[str, str]) -> str:
     """Returns the ARN of the subscription."""
     try:
@@ -118,6 +111,11 @@ def _subscribe(target: Target, topic: str, arn: str, to: Subscriber, attributes:
             Protocol=to.protocol, Endpoint=to.endpoint, Attributes=attributes or None, ReturnSubscriptionArn=True,
         )  # fmt: skip
     except ApiError as error:
+        if _MAY_NOT_BE_CALLED in error.message and target.uses_admin:
+            raise Breakdown(
+                f"{error}. The name of its host is not known, or its address is private or reserved: the setting"
+                " topic_private_endpoints of the server says which private ones may be called"
+            ) from None
         if _IS_DIFFERENT not in error.message:
             raise
         raise Breakdown(
@@ -243,7 +241,8 @@ def set_subscription(
     dead_letters = [queue_arn(target, flags["dlq"])] if flags["dlq"] else []
     if allow:
         own = [facts["Endpoint"]] if facts["Protocol"] == "sqs" else []
-        queue_policies.allow(target, own + dead_letters, facts["TopicArn"])
+        kept = [] if dead_letters or no_dlq else _dead_letter_queues(facts)
+        queue_policies.allow(target, own + dead_letters + kept, facts["TopicArn"])
     for name, value in attributes.items():
         target.sns("SetSubscriptionAttributes", SubscriptionArn=arn, AttributeName=name, AttributeValue=value)
     if target.out.as_json:
@@ -256,6 +255,12 @@ def set_subscription(
         shown = shown_endpoint(facts["Protocol"], facts["Endpoint"])
         again = f"penstock topic set-subscription {topic_name(arn)} {shown} --dlq {flags['dlq']}"
         queue_policies.hint(target, dead_letters, facts["TopicArn"], again)
+
+
+def _dead_letter_queues(facts: dict[str, str]) -> list[str]:
+    """The ARN of the dead-letter queue that a subscription has, if it has one."""
+    policy = facts.get("RedrivePolicy")
+    return [json.loads(policy)["deadLetterTargetArn"]] if policy else []
 
 
 @click.command("replay")

@@ -11,7 +11,7 @@ from penstock.cli.failure import Breakdown
 from penstock.cli.output import Cell, Styled, shortened
 from penstock.cli.target import Target, with_target
 from penstock.cli.times import rfc3339, shown_time
-from penstock.cli.topics.facts import shown_endpoint, topic_arn
+from penstock.cli.topics.facts import check_topic, shown_endpoint, topic_arn
 from penstock.client.api import Json, quoted
 from penstock.client.topic_names import topic_name
 from penstock.clock import real_s
@@ -43,6 +43,8 @@ def waiting(target: Target, topic: str | None, limit: int | None) -> None:
     if target.out.as_json:
         target.out.json_lines(found)
     elif not found:
+        if topic is not None:
+            check_topic(target, topic)
         target.out.note("nothing waits")
     else:
         columns = ["TOPIC", "ENDPOINT", "MESSAGE", "ATTEMPTS", "AGE", "NEXT TRY", "LAST ERROR"]
