@@ -25,7 +25,7 @@ test: setup ## run the tests, in five minutes; ARGS="-k fifo" is passed on
 	$(PYTEST) -n $(WORKERS) --dist worksteal -m 'not slow' $(ARGS)
 
 # The rules and all that is tested in the process of the test: no server processes, no PostgreSQL.
-IN_PROCESS := auth broker metrics queues services sim store wire \
+IN_PROCESS := auth broker metrics patterns publishing queues services sim store topics wire \
   test_architecture.py test_cache.py test_generated.py test_promise.py test_turns.py
 test-quick: setup ## run the tests of rules, broker, store, wire, auth and services, in a minute
 	$(PYTEST) -n auto --dist worksteal -m 'not slow and not postgres' $(IN_PROCESS:%=tests/%) $(ARGS)

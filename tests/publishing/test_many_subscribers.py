@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
+from penstock.errors import QuotaReached
 from penstock.limits import SECOND
 from penstock.publishing.live_topic import LiveTopic
 from penstock.publishing.namespace import DELIVERED, FAILED
@@ -14,6 +16,7 @@ from penstock.topics.names import SubscriptionName, TopicName
 from penstock.topics.records import Subscription
 from penstock.turns import Steps
 from publishing.world import PublishingWorld, publication
+from support.world import ROOMY
 
 
 @pytest.fixture
@@ -116,3 +119,20 @@ def test_a_refused_commit_leaves_the_lists_as_they_were(world: PublishingWorld) 
     topics._subscription_undone(first.key, first)
     assert [each.name for each in topics.owned_by(topic.space, "", 10)] == listed
     assert sum(topics.counts(topic)) == 3
+
+
+def test_copies_for_endpoints_count_for_the_quota_before_anything_is_published() -> None:
+    limits = msgspec.structs.replace(ROOMY, quota_bytes=1_000_000)
+    with PublishingWorld(limits) as world:
+        topic, (short, *_) = world.topic(), world.queues()
+        world.subscribe(topic, short)
+        for number in range(10):
+            world.subscribe(topic, f"http://example.com/{number}", "http")
+        with pytest.raises(QuotaReached):
+            world.publish(topic, "x" * 200_000)
+        world.advance(SECOND)
+        assert world.texts(short) == []
+        assert world.endpoints.posted == []
+        world.publish(topic, "x" * 20_000)
+        world.advance(SECOND)
+        assert len(world.endpoints.posted) == 10

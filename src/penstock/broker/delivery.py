@@ -343,6 +343,11 @@ class QueueDelivery:
         of the error. The commit that takes the message back is open."""
         self._outbox.on_returned(notify)
 
+    def check_jobs(self, account: str, jobs: int, size: int) -> None:
+        """Raises QuotaReached if so many more jobs with so many bytes are too many for an account."""
+        if self._quotas.bounds_messages:
+            self._quotas.check(account, jobs, size)
+
     # -- messages of services --------------------------------------------------------------------------------
 
     def on_refused(self, service: str, decide: Callable[[Refusal], None]) -> None:

@@ -1,4 +1,4 @@
-"""Publishing: who gets a message, in what form, decided in one commit.
+"""Publishing: who gets a message, and in what form.
 
 A publication goes through four steps. It gets its number and its time. The filters say who gets it. If somebody gets
 an envelope it is signed, and the memory of the queues that belong to this shard is loaded. Then everything is decided
@@ -186,6 +186,7 @@ class Publisher:
         self._check()
         if queue is not None:
             self._topics.queues.check_room(queue, live.topic, len(drafts))
+        self._check_jobs(name, publications, matched)
         published = [
             self._decide(live, draft, who, queue, room) for draft, who in zip(drafts, matched, strict=True)
         ]
@@ -230,6 +231,15 @@ class Publisher:
                     draft.signatures[version, text] = signed.signature
                     draft.certificate_url = signed.certificate_url
                     yield
+
+    def _check_jobs(
+        self, name: TopicName, publications: Sequence[Publication], matched: Sequence[_Recipients]
+    ) -> None:
+        """Raises QuotaReached. Each subscriber that is no queue gets a job with a copy of the message."""
+        jobs = sum(len(who.others) for who in matched)
+        if jobs:
+            size = sum(len(who.others) * _size(each) for each, who in zip(publications, matched, strict=True))
+            self._delivery.check_jobs(name.account, jobs, size)
 
     # -- the decision, in the open commit ----------------------------------------------------------------------------
 
