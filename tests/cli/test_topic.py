@@ -64,11 +64,11 @@ def bodies(penstock: CommandLine, queue: str) -> list[str]:
 
 def test_ls(penstock: CommandLine) -> None:
     heading, *found = rows(penstock.done("topic", "ls"))
-    assert heading == ["NAME", "KIND", "SUBSCRIPTIONS", "PENDING", "ARN"]
+    assert heading == ["NAME", "KIND", "SUBSCRIPTIONS", "PENDING", "WAITING", "FAILING", "ARN"]
     assert found == [
-        ["news", "standard", "0", "0", f"{TOPICS}news"],
-        ["orders", "standard", "1", "0", f"{TOPICS}orders"],
-        ["payments.fifo", "fifo", "0", "0", f"{TOPICS}payments.fifo"],
+        ["news", "standard", "0", "0", "0", "0", f"{TOPICS}news"],
+        ["orders", "standard", "1", "0", "0", "0", f"{TOPICS}orders"],
+        ["payments.fifo", "fifo", "0", "0", "0", "0", f"{TOPICS}payments.fifo"],
     ]
     assert penstock.json_lines("topic", "ls", "orders")[0]["display_name"] == "Orders"
 
@@ -351,6 +351,7 @@ def test_a_filter_is_tested(penstock: CommandLine) -> None:
 
 def test_what_waits_for_an_endpoint_is_listed(penstock: CommandLine) -> None:
     says(penstock("topic", "waiting").stderr, "nothing waits")
+    says(penstock.failed("topic", "waiting", "newz"), 'there is no topic "newz"', 'did you mean "news"?')
     with Refusing() as endpoint:
         penstock.done("topic", "subscribe", "news", endpoint.url)
         until(
@@ -393,6 +394,7 @@ class Refusing:
 
 def test_what_fails_is_listed_with_the_reason(penstock: CommandLine) -> None:
     says(penstock("topic", "failing").stderr, "all subscriptions got their messages")
+    says(penstock.failed("topic", "failing", "newz"), 'there is no topic "newz"', 'did you mean "news"?')
     penstock.done("queue", "create", "goes")
     penstock.done("topic", "subscribe", "news", "queue:goes")
     penstock.done("queue", "delete", "goes", "--yes")
@@ -403,6 +405,10 @@ def test_what_fails_is_listed_with_the_reason(penstock: CommandLine) -> None:
     assert heading == ["TOPIC", "ENDPOINT", "FAILED", "DEAD LETTERS TO", "LAST", "WHY"]
     assert found[:4] == ["news", "queue:goes", "2", "lost"]
     assert found[5] == "the queue does not exist"
+    heading, news, *_ = rows(penstock.done("topic", "ls"))
+    assert news[0] == "news" and news[heading.index("FAILING")] == "1"
+    says(penstock("topic", "show", "news").stderr, "penstock topic failing news")
+    assert penstock("topic", "show", "orders").stderr == ""
     assert penstock.json_lines("topic", "failing", "orders") == []
 
 
@@ -421,6 +427,9 @@ def test_allow_writes_the_policy_of_the_queue(as_root: CommandLine) -> None:
         done = as_root("topic", "subscribe", "open", "queue:guarded", "--raw")
         says(done.stderr, "guarded", "penstock topic subscribe open queue:guarded --allow")
         as_root.done("topic", "publish", "open", "lost")
+        until(lambda: as_root("topic", "failing", "open").stdout.strip(), "it is lost")
+        hint = as_root("topic", "failing", "open").stderr
+        says(hint, "penstock topic set-subscription open queue:guarded --allow")
         done = as_root("topic", "subscribe", "open", "queue:guarded", "--raw", "--allow")
         assert done.exit_code == 0 and "--allow" not in done.stderr
         as_root.done("topic", "publish", "open", "arrives")
@@ -447,6 +456,10 @@ def test_the_dead_letter_queue_of_a_subscription_needs_a_policy_too(as_root: Com
         assert done.exit_code == 0
         assert "dead allows open to send to it" in done.stderr
         assert as_root(*change).stderr == ""
+
+        as_root.done("queue", "set", "dead", "--no-policy")
+        done = as_root(*change[:-2], "--allow")
+        assert "dead allows open to send to it" in done.stderr, "the one that the subscription has"
     finally:
         as_root.done("topic", "delete", "open", "--yes")
         as_root.done("queue", "delete", "guarded", "dead", "--yes")

@@ -15,6 +15,7 @@ from penstock.limits import MINUTE
 from penstock.publishing.live_topic import dead_letter_queue
 from penstock.publishing.namespace import TopicMetrics
 from penstock.publishing.queue_jobs import SENDER, QueueJobs, QueueMessage, queue_attributes
+from penstock.publishing.reasons import shown_reason
 from penstock.queues.messages import Outgoing
 from penstock.topics.envelopes import notification
 from penstock.topics.names import SubscriptionName
@@ -132,7 +133,7 @@ class Undelivered:
         if went_to or now_ms < self._logged_ms.get(arn, 0) or not self._may_log(name.topic.account, now_ms):
             return
         self._logged_ms[arn] = now_ms + _LOG_EVERY_MS
-        log.warning("a message of subscription %s is lost (%d so far): %s", arn, count, reason)
+        log.warning("a message of subscription %s is lost (%d so far): %s", arn, count, shown_reason(reason))
 
     def _may_log(self, account: str, now_ms: int) -> bool:
         if len(self._lines) > _ACCOUNTS_MAX:

@@ -16,6 +16,7 @@ from penstock.errors import FilterInvalid, QueueMissing
 from penstock.publishing.deliveries import HTTP_DELIVERIES, MAIL_DELIVERIES, Outbound, group_of
 from penstock.publishing.delivery_log import shown_endpoint
 from penstock.publishing.queue_jobs import DEAD_LETTERS, REDELIVERIES, QueueMessage
+from penstock.publishing.reasons import shown_reason
 from penstock.publishing.shard_topics import ShardTopics
 from penstock.queues.filters import STATES, MessageFilter
 from penstock.topics.names import SubscriptionName, TopicName
@@ -197,7 +198,7 @@ def _of_queue_message(of: QueueMessage, known: dict[str, Any]) -> WaitingDeliver
         subscription=f"{of.topic.arn}:{of.subscription}",
         protocol="sqs",
         endpoint=of.queue.arn,
-        last_error=of.reason,
+        last_error=shown_reason(of.reason),
         **known,
     )
 

@@ -113,8 +113,8 @@ def _subscribe(target: Target, topic: str, arn: str, to: Subscriber, attributes:
     except ApiError as error:
         if _MAY_NOT_BE_CALLED in error.message and target.uses_admin:
             raise Breakdown(
-                f"{error}. The name of its host is not known, or its address is private or reserved: the setting"
-                " topic_private_endpoints of the server says which private ones may be called"
+                f"{error}. The address of its host is private or reserved: the setting topic_private_endpoints of the"
+                " server says which private ones may be called"
             ) from None
         if _IS_DIFFERENT not in error.message:
             raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from itertools import islice
 
@@ -32,7 +33,7 @@ from penstock.cli.topics.subscriptions import (
     unsubscribe,
 )
 from penstock.cli.topics.waiting import outbox, waiting
-from penstock.client.api import Json
+from penstock.client.api import ApiError, Json
 from penstock.client.objects import read_json
 from penstock.client.queue_names import queue_name
 from penstock.client.topic_names import topic_name
@@ -82,7 +83,8 @@ for _part in (
 def ls(target: Target, pattern: str | None, kind: str | None, limit: int | None, names: bool) -> None:
     """List topics with the number of their subscriptions.
 
-    PATTERN is part of a name, or a whole name with * and ?. Amazon SNS tells names only.
+    PATTERN is part of a name, or a whole name with * and ?. WAITING counts deliveries that wait, and FAILING the
+    subscriptions that did not get a message. Amazon SNS tells names only.
 
     \b
     Examples:
@@ -118,15 +120,20 @@ def _print_table(out: Output, topics: Sequence[Json]) -> None:
         out.note("no topics")
         return
     counted = "confirmed" in topics[0]
-    columns = ["NAME", "KIND", *(["SUBSCRIPTIONS", "PENDING"] if counted else []), "ARN"]
-    out.table(columns, (_row(topic, counted) for topic in topics))
+    counts = ["SUBSCRIPTIONS", "PENDING", "WAITING", "FAILING"] if counted else []
+    out.table(["NAME", "KIND", *counts, "ARN"], (_row(topic, counted) for topic in topics))
 
 
 def _row(topic: Json, counted: bool) -> list[Cell]:
-    pending = topic.get("pending")
-    counts: list[Cell] = (
-        [topic["confirmed"], Styled(pending, "yellow") if pending else pending] if counted else []
-    )
+    counts: list[Cell] = []
+    if counted:
+        pending, failures = topic["pending"], topic["failing"]
+        counts = [
+            topic["confirmed"],
+            Styled(pending, "yellow") if pending else pending,
+            topic["waiting"],
+            Styled(failures, "red") if failures else failures,
+        ]
     return [topic["name"], topic["kind"], *counts, topic["arn"]]
 
 
@@ -162,6 +169,16 @@ def show(target: Target, topic: str, policy: bool) -> None:
         target.out.json(facts)
     else:
         _print(target.out, facts, shows_default=policy)
+        _note_failing(target, name)
+
+
+def _note_failing(target: Target, name: str) -> None:
+    """Say that subscriptions do not get their messages, as far as the user may know."""
+    if not target.uses_admin:
+        return
+    with suppress(ApiError):
+        if any(target.admin_pages("/topics/failing", "subscriptions", {"topic": name, "limit": 1})):
+            target.out.note(f"not all subscriptions get their messages: penstock topic failing {name}")
 
 
 def _with_attributes(target: Target, subscription: Json) -> Json:

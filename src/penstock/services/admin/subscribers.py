@@ -3,8 +3,6 @@ people find out why."""
 
 from __future__ import annotations
 
-import re
-
 from penstock.auth.authorize import Resource
 from penstock.errors import DeliveryDenied, TooMuchWork
 from penstock.patterns import matching_steps
@@ -12,6 +10,7 @@ from penstock.publishing.dead_letters import LastFailure
 from penstock.publishing.failed_attempts import FailedAttempt
 from penstock.publishing.failing import FailingSubscription, FailingSubscriptionsQuestion
 from penstock.publishing.live_topic import BODY_SCOPE, filter_of, subject_of
+from penstock.publishing.reasons import shown_reason
 from penstock.publishing.recent import Recent
 from penstock.publishing.shard_topics import ShardTopics
 from penstock.services.admin.faults import admin_fault
@@ -34,19 +33,6 @@ from penstock.topics.records import Subscription
 from penstock.wire.service import Call
 
 _FAILING_DEFAULT, _FAILING_MAX = 100, 1000
-
-# Why a queue refuses a message: what the names of errors mean to people.
-_REASONS = {
-    "QueueMissing": "the queue does not exist",
-    "DeliveryDenied": "the access policy of the queue does not allow it",
-    "QuotaReached": "the account of the queue has reached a quota",
-    "DedupFull": "the queue remembers too many deduplication ids",
-    "KeyUnavailable": "the encryption key of the queue cannot be used",
-    "NotPossible": "it is larger than the queue accepts, or a FIFO queue got no group",
-    "TooManyAttributes": "without an envelope, a queue does not take more than 10 attributes",
-    "Unreachable": "the shard of the queue cannot be reached",
-}
-_REASON = re.compile(rf"\b({'|'.join(_REASONS)})\b")
 
 
 class TopicOrSubscription(Resource, kw_only=True):
@@ -111,11 +97,6 @@ def _undelivered_info(failure: LastFailure) -> UndeliveredInfo:
         dead_letter_queue=failure.went_to or None,
         is_denied=DeliveryDenied.__name__ in failure.reason or None,
     )
-
-
-def shown_reason(reason: str) -> str:
-    """Why a message was not delivered, with the names of errors explained."""
-    return _REASON.sub(lambda found: _REASONS[found[0]], reason)
 
 
 # -- recent messages ----------------------------------------------------------------------------------------------

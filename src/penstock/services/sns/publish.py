@@ -79,7 +79,7 @@ async def _publish(
 
 
 async def publish_batch(sns: Sns, request: PublishBatchRequest, call: Call) -> PublishBatchResult:
-    """The valid entries are published together and in their order: one decision, one commit."""
+    """The valid entries are published together, in one decision and in their order."""
     resource: TopicResource = call.resource
     CONSTRAINTS.check(request)
     topic = resource.topic
