@@ -427,7 +427,7 @@ def test_allow_writes_the_policy_of_the_queue(as_root: CommandLine) -> None:
         done = as_root("topic", "subscribe", "open", "queue:guarded", "--raw")
         says(done.stderr, "guarded", "penstock topic subscribe open queue:guarded --allow")
         as_root.done("topic", "publish", "open", "lost")
-        until(lambda: as_root("topic", "failing", "open").stdout.strip(), "it is lost")
+        until(lambda: bool(as_root("topic", "failing", "open").stdout.strip()), "it is lost")
         hint = as_root("topic", "failing", "open").stderr
         says(hint, "penstock topic set-subscription open queue:guarded --allow")
         done = as_root("topic", "subscribe", "open", "queue:guarded", "--raw", "--allow")

@@ -131,7 +131,7 @@ def test_records_of_an_unknown_kind_are_refused() -> None:
     source, target = MemorySite(1), MemorySite(1)
     source.stores[0].open()
     changes = Changes(1, 0)
-    changes.records["topic", "1"] = b"{}"
+    changes.records["unknown-kind", "1"] = b"{}"
     source.stores[0].append(changes, Mark(2, 0, 0))
-    with pytest.raises(StoreRefused, match='"topic"'):
+    with pytest.raises(StoreRefused, match='"unknown-kind"'):
         migrate(source, target)

@@ -23,6 +23,7 @@ from penstock.server.http.request import Peer, Request
 from penstock.server.origin import Origins
 from penstock.server.routes import RequestHandlers, Routes
 from penstock.server.web_pages import Cors
+from penstock.wire.dispatch import refusal
 from penstock.wire.service import Call, Response
 
 HOME = Space("000000000000", "us-east-1")
@@ -61,6 +62,9 @@ class FakeDispatcher:
         self._arrived = asyncio.Event()
 
     def answer(self, request: Request, call: Call, done: Callable[[Response], None]) -> None:
+        if call.page_refusal is not None:  # none of its actions is a link
+            done(refusal(call.page_refusal, call.request_id, request))
+            return
         target = request.headers[b"x-amz-target"].decode() if b"x-amz-target" in request.headers else None
         body = request.body
         dispatched = Dispatched(target, body, call, done)

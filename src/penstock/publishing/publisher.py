@@ -334,6 +334,7 @@ class Publisher:
         dedup_id = publication.dedup_id or content_id(publication.message)
         draft.publication = publication = msgspec.structs.replace(publication, dedup_id=dedup_id)
         assert publication.group is not None, "checked before"
+        draft.published_ms = self._shard.clock.wall_ms()  # in the order of the archive
         sent, is_new, size = self._topics.queues.admit(
             queue,
             topic,
