@@ -30,6 +30,7 @@ from support.command_line import AmazonLookalike, CommandLine
 from support.process import ServerProcess
 from support.secured import Secured
 from support.texts import says
+from support.waiting import until
 
 ARN = "arn:aws:sqs:us-east-1:000000000000:"
 INFO = {
@@ -266,6 +267,19 @@ def test_a_disk_that_is_nearly_full(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert re.search(r"^warning  .*disk.* full.* free \[disk\]$", result.output, re.M)
     assert "[unencrypted]" in result.output
+
+
+def test_a_subscription_that_does_not_get_its_messages(fresh: CommandLine) -> None:
+    fresh.done("topic", "create", "news")
+    fresh.done("queue", "create", "gone")
+    fresh.done("topic", "subscribe", "news", "queue:gone")
+    fresh.done("queue", "delete", "gone", "--yes")
+    assert "[failing-subscription]" not in fresh("doctor").output
+    fresh.done("topic", "publish", "news", "lost")
+    until(lambda: "[failing-subscription]" in fresh("doctor").output, "it is reported")
+    result = fresh("doctor")
+    assert result.exit_code == 1
+    assert "penstock topic failing news" in result.output
 
 
 def test_looking_at_messages_changes_nothing(fresh: CommandLine) -> None:

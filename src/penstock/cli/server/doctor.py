@@ -26,6 +26,7 @@ from penstock.cli.server.doctor_checks import (
     Site,
     Thresholds,
     access_findings,
+    failing_subscriptions,
     not_allowed,
     server_findings,
 )
@@ -36,6 +37,7 @@ from penstock.client.queue_names import queue_name
 
 _SAMPLE = 100  # messages of a page
 _PAGES_MAX = 5  # of the messages of a queue
+_FAILING_MAX = 1000  # subscriptions that are counted
 _COLOURS = {PROBLEM: "red", WARNING: "yellow", HINT: "cyan"}
 _EXIT_CODES = {PROBLEM: 3, WARNING: 1, HINT: 0}
 
@@ -70,7 +72,7 @@ def command(
     late_s: float,
     receives: int,
 ) -> None:
-    """Find what is wrong with queues and the server, and say what to change.
+    """Find what is wrong with queues, topics and the server, and say what to change.
 
     Looking changes nothing. On Amazon SQS only the settings of queues and their counts can be checked.
 
@@ -87,6 +89,7 @@ def command(
         facts = list(_facts(target, queues, prefix, receives))
         findings = [*_findings(Site({each.arn: each for each in facts}, Thresholds(late_s, receives)))]
         if target.is_penstock:
+            findings += _of_topics(target)
             findings += _of_server(target)
             findings += not_allowed([each.name for each in facts if not each.info])
     except (ApiError, Unavailable) as error:
@@ -101,6 +104,16 @@ def _findings(site: Site) -> Iterator[Finding]:
     for queue in site.queues.values():
         for check in QUEUE_CHECKS:
             yield from check(queue, site)
+
+
+def _of_topics(target: Target) -> Iterator[Finding]:
+    try:
+        failing = target.admin("GET", "/topics/failing", {"limit": _FAILING_MAX})["subscriptions"]
+    except ApiError as error:
+        if not error.is_denied:  # who may look at queues need not look at topics
+            raise
+    else:
+        yield from failing_subscriptions(failing)
 
 
 def _of_server(target: Target) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""What can be wrong with queues and a server, and what to change. Pure: facts in, findings out.
+"""What can be wrong with queues, topics and a server, and what to change. Pure: facts in, findings out.
 
 A problem loses messages or refuses them, now or soon. A warning needs a person, but not tonight. A hint costs money
 or safety and does not change the exit code.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from penstock.cli.arguments import short_duration, short_size
@@ -21,7 +22,8 @@ _RETENTION_S_DEFAULT = 4 * 86_400
 _NEAR_EXPIRY = 0.8  # of the retention
 CHECKS = (
     "no-dead-letter-queue", "dead-letter-retention", "open-policy", "near-expiry", "no-consumers", "growing-age",
-    "short-polling", "short-visibility", "poison-message", "dead-letters", "store-refuses", "disk", "memory",
+    "short-polling", "short-visibility", "poison-message", "dead-letters",
+    "failing-subscription", "store-refuses", "disk", "memory",
     "open-server", "unencrypted", "no-tls", "not-allowed", "not-looked-at",
 )  # fmt: skip
 _MEMORY_WARNING = 0.9  # used part
@@ -249,6 +251,23 @@ QUEUE_CHECKS: tuple[Callable[[QueueFacts, Site], Iterator[Finding]], ...] = (
     poison,
     dead_letters,
 )
+
+
+# -- topics --------------------------------------------------------------------------------------------------------
+
+
+def failing_subscriptions(failing: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+    """``failing``: subscriptions as the admin API lists those that do not get their messages."""
+    of_topics = Counter(str(each["topic"]).rpartition(":")[2] for each in failing)
+    for topic, count in of_topics.items():
+        yield Finding(
+            WARNING,
+            "failing-subscription",
+            None,
+            f"{count} subscription{'s' if count != 1 else ''} of the topic {topic} did not get messages",
+            "find out why",
+            f"penstock topic failing {_word(topic)}",
+        )
 
 
 # -- the server ----------------------------------------------------------------------------------------------------
