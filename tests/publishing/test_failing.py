@@ -126,3 +126,21 @@ def test_only_some_subscriptions_are_remembered() -> None:
     assert attempts.of("arn:0") is None
     last = attempts.of("arn:1499")
     assert last is not None and len(last.reason) == 300
+
+
+def test_a_queue_that_takes_messages_again_is_not_failing_any_more(world: PublishingWorld) -> None:
+    topic = world.topic()
+    subscription = world.subscribe(topic, "late")
+    world.publish(topic, "lost")
+    world.advance(SECOND)
+    question = FailingSubscriptionsQuestion(topic.account, 10)
+    assert [each.subscription for each in world.do(world.broker.ask(question))] == [subscription.name.arn]
+    world.create("late")
+    world.publish(topic, "taken")
+    world.advance(SECOND)
+    assert world.do(world.broker.ask(question)) == []
+    (shown,) = world.do(
+        world.broker.ask(FailingSubscriptionsQuestion(topic.account, 10, subscription=subscription.name))
+    )
+    assert shown.failure is not None
+    assert shown.failure.count == 1

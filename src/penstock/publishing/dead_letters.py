@@ -55,13 +55,18 @@ class Undelivered:
         self._jobs = jobs
         self._metrics = metrics
         self._failures: OrderedDict[str, LastFailure] = OrderedDict()
+        self._failing: set[str] = set()  # those that got no message since
         self._logged_ms: dict[str, int] = {}
         self._lines: dict[str, tuple[int, int]] = {}  # by account: until when, and how many
 
     @property
     def subscriptions(self) -> Collection[str]:
-        """The ARNs of those whose last failure is remembered."""
-        return self._failures.keys()
+        """The ARNs of those that got no message since their last failure, as far as that is remembered."""
+        return self._failing
+
+    def succeeded(self, subscription_arn: str) -> None:
+        """A subscriber got a message, or has it on its way."""
+        self._failing.discard(subscription_arn)
 
     def failure(self, subscription_arn: str) -> LastFailure | None:
         """The last failure that is remembered."""
@@ -126,8 +131,10 @@ class Undelivered:
         before = self._failures.pop(arn, None)
         count = 1 if before is None else before.count + 1
         self._failures[arn] = LastFailure(self._shard.clock.wall_ms(), reason, count, went_to)
+        self._failing.add(arn)
         if len(self._failures) > _REMEMBERED_MAX:
             forgotten, _ = self._failures.popitem(last=False)
+            self._failing.discard(forgotten)
             self._logged_ms.pop(forgotten, None)
         now_ms = self._shard.clock.now_ms()
         if went_to or now_ms < self._logged_ms.get(arn, 0) or not self._may_log(name.topic.account, now_ms):

@@ -139,13 +139,15 @@ class Deliveries(PartList):
         find: Find,
         failed: Failed,
         metrics: TopicMetrics,
+        succeeded: Callable[[str], None] = lambda arn: None,
     ) -> None:
         """``find``: a subscription with its topic, as they are now. ``failed``: a message is not tried again, for a
-        reason; the open commit decides what becomes of it."""
+        reason; the open commit decides what becomes of it. ``succeeded``: a subscription got a message."""
         self._shard = partition.shard
         self._endpoints = endpoints
         self._find = find
         self._failed = failed
+        self._succeeded = succeeded
         self._metrics = metrics
         self._throttles = Throttles()
         self.unsent = Unsent(partition)
@@ -386,6 +388,7 @@ class Deliveries(PartList):
         """End a job, with the open commit."""
         job.done()
         self.failed_attempts.succeeded(job.payload.subscription.arn)
+        self._succeeded(job.payload.subscription.arn)
         if job.payload.notice is not None:
             self._count_delivered(topic)
 

@@ -34,8 +34,8 @@ class FailingSubscription(msgspec.Struct, frozen=True, kw_only=True, omit_defaul
 
 
 class FailingSubscriptionsQuestion(ShardQuestion[list[FailingSubscription]], frozen=True):
-    """The first subscriptions behind an ARN whose failures are remembered. ``subscription``, ``topic``: None: of
-    all."""
+    """The first subscriptions behind an ARN that do not get their messages. ``topic``: None: of all.
+    ``subscription``: this one, if a failure is remembered, even if it has got messages since."""
 
     kind: ClassVar[str] = "failing subscriptions"
     account: str  # of the topics
@@ -50,21 +50,24 @@ class FailingSubscriptionsQuestion(ShardQuestion[list[FailingSubscription]], fro
 
     async def answer(self, partition: Partition) -> list[FailingSubscription]:
         topics = partition.part(ShardTopics)
-        names = filter(None, map(SubscriptionName.of_arn, _arns(topics)))
+        arns = _arns(topics) if self.subscription is None else {self.subscription.arn}
+        names = filter(None, map(SubscriptionName.of_arn, arns))
         wanted = sorted((each for each in names if self._concerns(each)), key=lambda each: each.arn)
         found = []
         for name in wanted:
             subscription = topics.get_subscription(name)
-            if subscription is not None:
-                found.append(_failing(topics, subscription))
-                if len(found) == self.most:
-                    break
+            if subscription is None:
+                continue
+            failing = _failing(topics, subscription)
+            if failing.attempt is None and failing.failure is None:
+                continue
+            found.append(failing)
+            if len(found) == self.most:
+                break
         return found
 
     def _concerns(self, name: SubscriptionName) -> bool:
         if name.topic.account != self.account or name.arn <= self.after:
-            return False
-        if self.subscription is not None and name != self.subscription:
             return False
         return self.topic is None or name.topic == self.topic
 

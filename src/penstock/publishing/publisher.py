@@ -157,8 +157,9 @@ class Publisher:
         )  # fmt: skip
         self.undelivered = Undelivered(partition, topics, self.queue_jobs, self.metrics)
         self.deliveries = Deliveries(
-            partition, publishing.endpoints, topics.route_of, self.undelivered.notice, self.metrics
-        )
+            partition, publishing.endpoints, topics.route_of, self.undelivered.notice, self.metrics,
+            self.undelivered.succeeded,
+        )  # fmt: skip
         self._delivery.on_refused(TOPIC_SERVICE, self._refused)
 
     async def publish(
@@ -369,6 +370,11 @@ class Publisher:
             if is_logged(topic):
                 self._log.decided(topic, draft.notice(topic, "sqs"), same, refusals)
             delivered += len(targets) - len(refusals)
+            if self.undelivered.subscriptions:
+                refused = {each.target.token for each in refusals}
+                for target in targets:
+                    if target.token not in refused:
+                        self.undelivered.succeeded(target.token)
         return delivered
 
     def _message(self, topic: Topic, draft: _Draft, *, is_raw: bool, to_fifo: bool) -> Outgoing:
@@ -429,6 +435,7 @@ class Publisher:
             self.undelivered.message(name, message, refusal.reason)
 
     def _delivered_late(self, message: QueueMessage) -> None:
+        self.undelivered.succeeded(SubscriptionName(message.topic, message.subscription).arn)
         if not message.was_counted:
             self._shard.open_commit.when_durable.append(lambda _: self.metrics.delivered(message.topic, 1))
 
