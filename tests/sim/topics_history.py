@@ -307,6 +307,9 @@ class TopicsHistory(ClusterHistory):
     def contents(self, queue: str) -> list[str]:
         """The ids of the messages that are in a queue durably: its moods do not concern them any more."""
         node = self.cluster.node(queue)
+        if not self.is_there(queue):  # the store has refused to create it, after all
+            self.now_in_a_mood(queue, "missing")
+            return []
         rows = node.stored(queue)
         contents = node.store.contents([row.seq for row in rows]).values()
         envelopes = [Envelope(decode_content(content).body) for content in contents]

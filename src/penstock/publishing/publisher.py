@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.topics")
 
-_QUEUES_MIN, _QUEUES_MAX = 100, 1000  # that get a message with one commit; fewer get each one of a batch
+_QUEUES_MIN, _QUEUES_MAX = 50, 500  # that get a message with one commit; fewer get each one of a batch
 _OTHERS_MAX = (
     20  # for which a copy is stored with that commit: of endpoints, and of queues that refuse the message
 )

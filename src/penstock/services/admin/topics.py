@@ -42,7 +42,7 @@ from penstock.wire.service import Call
 
 _TOPICS_DEFAULT, _TOPICS_MAX = 100, 1000
 _DELIVERIES_DEFAULT, _DELIVERIES_MAX = 100, 1000
-_MESSAGE_LENGTH_MAX = 1024 * 1024
+_MESSAGE_LENGTH_MAX = 256 * 1024
 _ATTRIBUTES, _BODY = _SCOPES = ("MessageAttributes", "MessageBody")
 
 
