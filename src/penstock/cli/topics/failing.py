@@ -26,8 +26,8 @@ def failing(target: Target, topic: str | None, limit: int | None) -> None:
     """List subscriptions that do not get their messages, and why.
 
     A subscription that gets a message again is no longer listed. FAILED counts the messages that a subscriber did
-    not get and will not get, since the server was started. They are in the dead-letter queue, or lost. Without them the last attempt failed, and there may be others: "penstock topic
-    waiting" lists the messages.
+    not get and will not get, since the server was started. They are in the dead-letter queue, or lost. Without
+    them the last attempt failed, and there may be others: "penstock topic waiting" lists the messages.
 
     \b
     Examples:
