@@ -87,7 +87,8 @@ def test_a_signature_is_of_the_version_that_the_message_shows(world: SlowWorld, 
 def test_a_message_that_takes_several_commits_is_answered_when_all_are_made(
     refused: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publisher, "_QUEUES_MIN", 1)
+    monkeypatch.setattr(publisher, "_OF_BATCH_MAX", 1)
+    monkeypatch.setattr(publisher, "_OF_BATCH_MIN", 1)
     monkeypatch.setattr(publisher, "_QUEUES_MAX", 1)
     with SlowWorld(
         choose=lambda choices: choices - 1

@@ -586,7 +586,8 @@ class CrowdedTopicsHistory(StandardTopicsHistory):
 
     def begin(self) -> None:
         self.patch = pytest.MonkeyPatch()
-        for limit, value in (("_QUEUES_MIN", 1), ("_QUEUES_MAX", 2), ("_OTHERS_MAX", 0)):
+        limits = (("_QUEUES_MAX", 2), ("_OF_BATCH_MAX", 2), ("_OF_BATCH_MIN", 1), ("_OTHERS_MAX", 0))
+        for limit, value in limits:
             self.patch.setattr(publisher, limit, value)
         super().begin()
 

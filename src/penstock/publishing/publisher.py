@@ -57,7 +57,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.topics")
 
-_QUEUES_MIN, _QUEUES_MAX = 50, 500  # that get a message with one commit; fewer get each one of a batch
+_QUEUES_MAX = 1000  # that get a message with one commit; those of other shards cost little
+_OF_BATCH_MAX, _OF_BATCH_MIN = 500, 50  # of a batch: all its messages together, and each of them at least
 _OTHERS_MAX = (
     20  # for which a copy is stored with that commit: of endpoints, and of queues that refuse the message
 )
@@ -167,7 +168,7 @@ class Publisher:
     ) -> list[Published]:
         """Raises TopicMissing, DedupFull, QuotaReached, NotOwned or StoreError."""
         drafts = [self._draft(name, each, base_url) for each in publications]
-        room = sys.maxsize if name.is_fifo else max(_QUEUES_MIN, _QUEUES_MAX // len(publications))
+        room = sys.maxsize if name.is_fifo else _room(len(publications))
         while True:
             live = await self._topics.live(name)
             version = live.version
@@ -444,6 +445,11 @@ class Publisher:
 
     def _redriven(self, message: QueueMessage, reason: str | None) -> None:
         self.undelivered.redriven(message, reason)
+
+
+def _room(messages: int) -> int:
+    """Returns how many queues get each message of a standard topic with one commit."""
+    return _QUEUES_MAX if messages == 1 else max(_OF_BATCH_MIN, _OF_BATCH_MAX // messages)
 
 
 def _size(publication: Publication) -> int:
