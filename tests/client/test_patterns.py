@@ -118,14 +118,14 @@ def test_a_reader_that_is_killed_gets_the_event_again_and_no_other_reader_does(
     server: ServerProcess, tmp_path: Path
 ) -> None:
     ((source, commands, _),) = APPLICATIONS["fan-out"]
-    for name in ("placed", "billing", "shipping"):
+    for name in ("placed", "bills", "parcels"):
         source = source.replace(f'"{name}"', f'"killed-{name}"')
         commands = re.sub(rf"\b{name}\b", f"killed-{name}", commands)
     handler = "async def bill(event: str):\n"
     assert handler in source
     source = source.replace(handler, f"{handler}    hang_once()\n")
     reader = prepared(Reader(tmp_path, server), HANG_ONCE + source, commands)
-    printed = killed_then_finished(reader, ["killed-billing"], server, 3)
+    printed = killed_then_finished(reader, ["killed-bills"], server, 3)
     assert printed == ["bill order 17", "bill order 18", "ship order 17"]
 
 
