@@ -86,7 +86,7 @@ class _Draft(msgspec.Struct):
     sequence: str | None = None
     is_replayed: bool = False
     refusals: list[Refusal] = []
-    """Of queues that do not take it, as long as it is not decided what becomes of it."""
+    """Queues that do not take it, as long as it is not decided what becomes of it."""
 
     def notice(self, topic: Topic, protocol: str, subscription_arn: str = "") -> Notice:
         """What the subscribers of a protocol are told."""
