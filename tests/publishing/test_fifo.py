@@ -6,13 +6,15 @@ import json
 from collections.abc import Iterator
 from hashlib import sha256
 
+import msgspec
 import pytest
 
+from penstock.errors import QuotaReached
 from penstock.limits import DAY, HOUR, MINUTE, SECOND
 from penstock.topics.names import TopicName
 from publishing.deliveries_world import Counted
-from publishing.world import PublishingWorld
-from support.world import name_of
+from publishing.world import PublishingWorld, publication
+from support.world import ROOMY, name_of
 
 FIFO = "orders.fifo"
 
@@ -97,8 +99,6 @@ def test_a_new_topic_of_the_same_name_remembers_nothing(world: PublishingWorld) 
 
 
 def test_a_batch_keeps_its_order_and_drops_duplicates(world: PublishingWorld) -> None:
-    from publishing.world import publication
-
     topic, (short, *_) = topic_of(world), world.queues(".fifo")
     world.subscribe(topic, short)
     batch = [publication(text, group="g") for text in ("a", "b", "a", "c")]
@@ -210,3 +210,17 @@ def test_a_dead_letter_of_a_fifo_topic_keeps_its_group_and_its_id(world: Publish
     assert [each.content.body for each in received] == ["a", "b", "c"]
     assert {each.group for each in received} == {"g"}
     assert received[0].content.dedup_id == sha256(b"a").hexdigest()
+
+
+def test_a_batch_that_the_archive_has_no_room_for_is_not_published_in_part() -> None:
+    limits = msgspec.structs.replace(ROOMY, quota_bytes=100_000)
+    with PublishingWorld(limits) as world:
+        topic = topic_of(world, ArchivePolicy='{"MessageRetentionPeriod":"1"}')
+        batch = [publication(f"{number}" * 40_000, group="g") for number in range(3)]
+        with pytest.raises(QuotaReached):
+            world.publish_all(topic, *batch)
+        archive = world.topics(topic).queues.find(topic)
+        assert archive is not None
+        assert world.do(archive.counts()).visible == 0
+        world.publish_all(topic, *batch[:1])
+        assert world.do(archive.counts()).visible == 1

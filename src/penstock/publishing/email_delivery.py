@@ -207,7 +207,7 @@ class MailSender:
                     client.login(server.user, server.password)
                 client.send_message(mail)
             finally:
-                # The message was taken or not: what the server says to a farewell changes nothing.
+                # The message was taken or not: an error at the end of the session changes nothing.
                 with suppress(smtplib.SMTPException, OSError):
                     client.quit()
                 client.close()

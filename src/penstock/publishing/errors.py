@@ -15,7 +15,3 @@ class SubscriptionMissing(PenstockError):
 
 class TokenUnknown(PenstockError):
     """The token of a confirmation has its form, but this server did not make it, or it has expired."""
-
-
-class ReplayRefused(PenstockError):
-    """An archive cannot be replayed as asked. The text says why."""

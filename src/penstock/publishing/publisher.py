@@ -41,6 +41,7 @@ from penstock.publishing.queue_jobs import (
 )
 from penstock.publishing.queue_log import QueueLog, is_logged
 from penstock.publishing.recent import Recent, RecentMessages
+from penstock.publishing.topic_queue import archive_days
 from penstock.queues.deduplication import content_id
 from penstock.queues.messages import Outgoing, bytes_sent
 from penstock.topics.envelopes import notification_parts
@@ -64,6 +65,7 @@ _OTHERS_MAX = (
 )
 _SORTED_AT_ONCE = 1000
 _RAW_ATTRIBUTES_MAX = 10  # SQS: a message has at most ten attributes
+_ARCHIVED_OVERHEAD = 1000  # bytes in the store beside the body of a message, at most
 _SEQUENCE_BASE = 10_000_000_000_000_000_000  # SNS: sequence numbers have twenty digits, always
 
 
@@ -187,7 +189,8 @@ class Publisher:
         shard = self._shard
         self._check()
         if queue is not None:
-            self._topics.queues.check_room(queue, live.topic, len(drafts))
+            self._topics.queues.check_room(queue, len(drafts))
+            self._check_archive(live.topic, drafts)
         self._check_jobs(name, publications, matched)
         published = [
             self._decide(live, draft, who, queue, room) for draft, who in zip(drafts, matched, strict=True)
@@ -233,6 +236,13 @@ class Publisher:
                     draft.signatures[version, text] = signed.signature
                     draft.certificate_url = signed.certificate_url
                     yield
+
+    def _check_archive(self, topic: Topic, drafts: Sequence[_Draft]) -> None:
+        """Raises QuotaReached if the archive has no room for all of these: then none is published."""
+        if archive_days(topic):
+            bodies = (archived(each.publication, each.published_ms, each.base_url) for each in drafts)
+            size = sum(len(body.encode()) + _ARCHIVED_OVERHEAD for body in bodies)
+            self._delivery.check_jobs(topic.name.account, len(drafts), size)
 
     def _check_jobs(
         self, name: TopicName, publications: Sequence[Publication], matched: Sequence[_Recipients]

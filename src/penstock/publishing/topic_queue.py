@@ -83,7 +83,7 @@ class TopicQueues:
         await queue.memory.load()
         return queue
 
-    def check_room(self, queue: LiveQueue, topic: Topic, messages: int) -> None:
+    def check_room(self, queue: LiveQueue, messages: int) -> None:
         """Raises DedupFull if so many messages cannot be remembered."""
         rules = queue.rules
         assert isinstance(rules, FifoQueue)

@@ -11,7 +11,7 @@ from penstock.errors import (
     SignatureMissing,
     TooManyWaiting,
 )
-from penstock.publishing.errors import ReplayRefused, SubscriptionMissing, TokenUnknown, TopicMissing
+from penstock.publishing.errors import SubscriptionMissing, TokenUnknown, TopicMissing
 from penstock.wire.service import Fault
 
 _VALIDATION_NAMESPACE = "com.amazon.coral.validate"
@@ -109,8 +109,6 @@ def to_fault(error: Exception) -> Fault | None:
             return invalid("Token")
         case AttributeInvalid():
             return invalid(str(error))
-        case ReplayRefused():
-            return invalid(f"ReplayPolicy: {error}")
         case KeyUnavailable():
             return _key_fault(error)
         case DedupFull() | TooManyWaiting():

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 
 import msgspec
 
-from penstock.names import Arn
 from penstock.services.sns.faults import invalid, no_value, validation_error
 from penstock.services.sns.limits import ARN_LENGTH_MAX, ARN_PARTS_MIN, TAGS_MAX
 from penstock.services.sns.structs import Tag
@@ -75,11 +74,6 @@ def check_region(region: str, call: Call, parameter: str) -> None:
     """SNS: an endpoint serves one region. Here it is the one that a request was signed for."""
     if call.signed_for is not None and region != call.space.region:
         raise invalid(parameter)
-
-
-def account_of(arn: str) -> str:
-    parsed = Arn.parse(arn)
-    return "" if parsed is None else parsed.account
 
 
 # -- tags ------------------------------------------------------------------------------------------------------
